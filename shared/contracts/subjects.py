@@ -29,19 +29,10 @@ JOB_EVENTS: Final = (
 """Event tokens of `jobs.v1.<tenant>.<event>`: the state entered, or what else changed."""
 
 FACT_KINDS: Final[dict[str, tuple[str, ...]]] = {
-    "gatekeeper": ("admitted", "held"),
-    "stager": ("input_valid", "input_invalid", "staged", "staging_failed", "staging_sealed"),
+    "gatekeeper": ("admitted", "held", "policy_stop", "policy_pause"),
+    "stager": ("input_valid", "input_invalid", "staged", "staging_failed", "staging_sealed", "recopied"),
     "launcher": ("accepted", "launch_refused", "launcher_sealed", "gpus_freed"),
-    "watcher": (
-        "seen_pending",
-        "seen_running",
-        "suspended_by_backend",
-        "resumed_by_backend",
-        "segment_requeued",
-        "exited",
-        "lost",
-    ),
-    "metering": ("usage",),
+    "watcher": ("seen_pending", "seen_running", "segment_requeued", "exited", "lost"),
 }
 """The facts that each service may report: `api` refuses any other pair."""
 
@@ -49,7 +40,7 @@ _TOKEN = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def is_tenant_name(name: str) -> bool:
-    """Whether `name` may be a tenant: 1-40 of a-z, 0-9 and inner dashes, so that it is one subject token and one path part."""
+    """Whether `name` may be a tenant: 1-40 of a-z, 0-9 and inner dashes: one subject token and one path part."""
     return _TOKEN.fullmatch(name) is not None
 
 

@@ -1,0 +1,173 @@
+"""Questions that one service asks another about its slice (`rpc.v1.<service>.<method>`), as request and answer models.
+
+Every answer may come late or not at all: who asks goes on without, and says what it could not check.
+"""
+
+from typing import Literal
+
+from pydantic import AwareDatetime
+
+from shared.contracts.spec import JobSpec
+from shared.lifecycle.facts import Frozen, Gate
+from shared.lifecycle.record import Resources
+
+
+class SpecsAsked(Frozen):
+    """`api.specs`: the specs of a tenant's digests, in bulk (cache them: a digest never changes its meaning)."""
+
+    tenant: str
+    digests: tuple[str, ...]
+
+
+class SpecsAnswer(Frozen):
+    """The specs that are known; a digest that is missing is unknown."""
+
+    specs: dict[str, JobSpec]
+
+
+class FitAsked(Frozen):
+    """`gatekeeper.fits`: could jobs of these resources ever pass the gates?"""
+
+    tenant: str
+    resources: tuple[Resources, ...]
+
+
+class FitAnswer(Frozen):
+    """One sentence per resources why not, none where it could pass."""
+
+    why_not: tuple[str | None, ...]
+
+
+class Quota(Frozen):
+    """A tenant's limits. None: no limit of its own (the deployment's ceiling holds)."""
+
+    tenant: str
+    slots: int | None = None
+    gpus: int | None = None
+    slots_used: int = 0
+    gpus_used: int = 0
+    changed_by: str | None = None
+    changed_at: AwareDatetime | None = None
+
+
+class QuotaAsked(Frozen):
+    """`gatekeeper.quota_get`; all tenants where `tenant` is None."""
+
+    tenant: str | None = None
+
+
+class QuotaSet(Frozen):
+    """`gatekeeper.quota_set`: a limit that is None is lifted when it is named in `fields`."""
+
+    tenant: str
+    slots: int | None = None
+    gpus: int | None = None
+    fields: tuple[Literal["slots", "gpus"], ...]
+    actor: str
+
+
+class QuotaAnswer(Frozen):
+    quotas: tuple[Quota, ...]
+
+
+class PositionsAsked(Frozen):
+    """`gatekeeper.positions`: where waiting jobs stand in the line of their tenant's deployment."""
+
+    jobs: tuple[str, ...]
+
+
+class PositionsAnswer(Frozen):
+    """1 is next; a job that does not wait is left out. `gates` are the gates as of now."""
+
+    positions: dict[str, int]
+    gates: dict[str, tuple[Gate, ...]] = {}
+
+
+class LogsAsked(Frozen):
+    """`watcher.logs`: bytes of an attempt's stream from `offset` on, at most `limit_bytes`."""
+
+    tenant: str
+    job: str
+    attempt: int
+    stream: Literal["stdout", "stderr"] = "stdout"
+    offset: int = 0
+    limit_bytes: int = 262_144
+
+
+class LogsAnswer(Frozen):
+    """`data` in base64; `size_bytes` is the file's size now. `found` is false where there is no such file (yet)."""
+
+    found: bool
+    data: str
+    next_offset: int
+    size_bytes: int
+
+
+class OutputsAsked(Frozen):
+    """`stager.outputs`: the newest verified outputs of a job."""
+
+    tenant: str
+    job: str
+
+
+class OutputFile(Frozen):
+    """One line of a manifest. `kind` tells an (empty) folder from a file."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+    mode: int
+    kind: Literal["file", "directory"] = "file"
+
+
+class Manifest(Frozen):
+    """What came back: `prefix` is where the files lie in the blob store, each under prefix + path."""
+
+    version: Literal[1] = 1
+    job: str
+    attempt: int
+    prefix: str
+    files: tuple[OutputFile, ...]
+
+
+class OutputsAnswer(Frozen):
+    manifest: Manifest | None
+
+
+class UsageAsked(Frozen):
+    """`metering.usage`: of a tenant, grouped by job or by user; of every tenant where it is None (admins only)."""
+
+    tenant: str | None
+    job: str | None = None
+    group_by: Literal["tenant", "user", "job"] = "tenant"
+    limit: int = 1000
+
+
+class UsageRow(Frozen):
+    """GPU time in integer milliseconds; `estimated` where an end was not seen."""
+
+    tenant: str
+    user: str | None = None
+    job: str | None = None
+    segments: int
+    gpu_milliseconds: int
+    not_billable_gpu_milliseconds: int = 0
+    estimated: bool = False
+
+
+class UsageAnswer(Frozen):
+    rows: tuple[UsageRow, ...]
+
+
+class Capacity(Frozen):
+    """`clusters.v1.<cluster>.capacity`: what is allocatable less foreign use; our own use comes from reservations."""
+
+    version: Literal[1] = 1
+    cluster: str
+    coretype: str
+    region: str | None = None
+    gpus: int
+    slots: int
+    virtual: bool = False
+    reachable: bool = True
+    at: AwareDatetime

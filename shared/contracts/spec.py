@@ -1,0 +1,104 @@
+"""What a person submits: the spec of a job, immutable and known by its digest."""
+
+import hashlib
+import json
+import re
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from shared.lifecycle.record import Resources
+
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+MAX_ARGUMENTS: Final = 4096
+MAX_SPEC_BYTES: Final = 48 * 1024
+
+
+class JobSpec(BaseModel):
+    """Command, environment, resources, inputs and outputs. Unknown fields are refused: a typo is not dropped silently.
+
+    `inputs` are paths inside the submitted directory, `outputs` patterns relative to the job's working directory.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: tuple[str, ...] = Field(min_length=1, max_length=MAX_ARGUMENTS)
+    env: dict[str, str] = Field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    image: str | None = None
+    coretype: str = "local"
+    region: str | None = None
+    gpus: int = Field(default=0, ge=0, le=100_000)
+    nodes: int = Field(default=1, ge=1, le=10_000)
+    time_limit_seconds: int | None = Field(default=None, ge=1)
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    expect: tuple[str, ...] = ()
+    snapshot: str | None = None
+
+    @field_validator("command")
+    @classmethod
+    def _command_has_a_program(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value[0].strip():
+            raise ValueError("the command's first word, the program, is empty")
+        if any("\0" in word for word in value):
+            raise ValueError("a word of the command holds a NUL byte, which no program can be given")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _env_names_are_valid(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _ENV_NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is not a valid environment name: use letters, digits and _, not first a digit"
+                )
+            if "\0" in text:
+                raise ValueError(f"the value of {name} holds a NUL byte, which no environment can hold")
+        return value
+
+    @field_validator("snapshot")
+    @classmethod
+    def _snapshot_is_a_digest(cls, value: str | None) -> str | None:
+        if value is not None and not _DIGEST.fullmatch(value):
+            raise ValueError(f"{value!r} is not a snapshot: give sha256: and 64 hexadecimal digits")
+        return value
+
+    @field_validator("inputs", "outputs")
+    @classmethod
+    def _paths_stay_inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            if not path or path.startswith("/") or "\0" in path or ".." in path.split("/"):
+                raise ValueError(f"{path!r} leads out of the job's directory: give a path relative to it, without ..")
+        return value
+
+    def digest(self) -> str:
+        """sha256 of the canonical JSON: equal specs have equal digests."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return "sha256:" + hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def resources(self) -> Resources:
+        """What the gatekeeper and the launcher need to know of it."""
+        return Resources(
+            coretype=self.coretype,
+            region=self.region,
+            gpus=self.gpus,
+            nodes=self.nodes,
+            time_limit_seconds=self.time_limit_seconds,
+        )
+
+    def without_env_values(self) -> Self:
+        """The spec as it may be shown in logs: names of variables, not their values."""
+        return self.model_copy(update={"env": dict.fromkeys(self.env, "…")})
+
+
+class SubmitRequest(BaseModel):
+    """One job to submit (`POST /v1/jobs`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spec: JobSpec
+    name: str | None = Field(default=None, min_length=1, max_length=100)
+    project: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
+    priority: int = Field(default=0, ge=-100, le=100)

@@ -1,0 +1,142 @@
+"""`advance(record, inputs, now)`: the one function that makes the next version of a job record. Pure.
+
+Facts merge into the evidence of their attempt; state, stages and segments are derived from it, so that the order of
+evidence between two decisions does not matter. Folding the logged inputs gives the current record, always.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from shared.lifecycle import commands, evidence
+from shared.lifecycle.facts import FactBase
+from shared.lifecycle.inputs import AnyInput
+from shared.lifecycle.outcome import Outcome, StepResult, ignored, refused
+from shared.lifecycle.record import Attempt, JobRecord, PipelineRef, Resources, Retries
+from shared.lifecycle.states import TERMINAL, State
+from shared.lifecycle.table import TRANSITIONS, Row, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The record after the inputs, the event to emit (none where nothing changed), and one outcome per input."""
+
+    record: JobRecord
+    event: str | None
+    outcomes: tuple[Outcome, ...]
+
+
+def create(
+    *,
+    id: str,
+    tenant: str,
+    user: str,
+    name: str,
+    spec_digest: str,
+    resources: Resources,
+    has_outputs: bool,
+    now: datetime,
+    epoch: int = 1,
+    project: str = "default",
+    kind: Literal["batch", "workstation"] = "batch",
+    pipeline: PipelineRef | None = None,
+    priority: int = 0,
+    retries: Retries | None = None,
+    warnings: tuple[str, ...] = (),
+) -> JobRecord:
+    """The record of a job just submitted: QUEUED, attempt 1, seq 1."""
+    record = JobRecord(
+        id=id,
+        tenant=tenant,
+        user=user,
+        name=name,
+        spec_digest=spec_digest,
+        resources=resources,
+        has_outputs=has_outputs,
+        epoch=epoch,
+        project=project,
+        kind=kind,
+        pipeline=pipeline,
+        priority=priority,
+        retries=retries or Retries(),
+        warnings=warnings,
+        submitted_at=now,
+        attempts=(Attempt(number=1, queued_at=now),),
+    )
+    return evidence.derive(record)
+
+
+def advance(record: JobRecord, inputs: Sequence[AnyInput], now: datetime) -> Advanced:
+    """Apply `inputs` in order at the instant `now` (aware; the log's time, not the evidence's)."""
+    after = record
+    outcomes = []
+    for item in inputs:
+        after, outcome = _one(after, item, now)
+        outcomes.append(outcome)
+    if all(outcome.what != "applied" for outcome in outcomes) and after.admission_refused == record.admission_refused:
+        return Advanced(record, None, tuple(outcomes))
+    after = after.model_copy(update={"seq": record.seq + 1})
+    return Advanced(after, event_name(record, after), tuple(outcomes))
+
+
+def event_name(before: JobRecord, after: JobRecord) -> str:
+    """The event's token: the state entered, or what else changed."""
+    if after.deleted:
+        return "deleted"
+    if after.state is not before.state or after.attempt != before.attempt:
+        return after.state.lower()
+    if after.desired_state is not before.desired_state:
+        return "desired"
+    if after.state is State.QUEUED:
+        return "held"
+    return "evidence" if after.state in TERMINAL or after.state is State.PAUSED else "stage"
+
+
+def lookup(record: JobRecord, item: AnyInput) -> Row:
+    """The table's row for an input, after the attempts' fence."""
+    if record.deleted:
+        return Row(Step.REFUSE, "it was deleted")
+    if isinstance(item, FactBase) and item.attempt != record.attempt:
+        return _fenced(record, item, item.kind)
+    return TRANSITIONS[record.state, item.kind]
+
+
+def _fenced(record: JobRecord, fact: FactBase, kind: str) -> Row:
+    if fact.attempt > record.attempt:
+        return Row(Step.REFUSE, f"attempt {fact.attempt} is not known: the record is at attempt {record.attempt}")
+    row = TRANSITIONS[State.FAILED, kind]
+    if row.step is Step.EVIDENCE:
+        return row
+    return Row(Step.IGNORE, f"attempt {fact.attempt} is over: the record is at attempt {record.attempt}")
+
+
+def _one(record: JobRecord, item: AnyInput, now: datetime) -> StepResult:
+    row = lookup(record, item)
+    if row.step is Step.IGNORE:
+        return ignored(record, row.why or "stale")
+    if row.step is Step.REFUSE:
+        return refused(record, row.why or "not possible now")
+    return _STEPS[row.step](record, item, now)
+
+
+_STEPS: Final[dict[Step, Callable[[JobRecord, Any, datetime], StepResult]]] = {
+    Step.MERGE: evidence.merge_evidence,
+    Step.EVIDENCE: evidence.evidence_only,
+    Step.ADOPT: evidence.adopt,
+    Step.ADMIT: evidence.admit,
+    Step.GATE: evidence.hold_at_gate,
+    Step.CLOSE_RECOPY: evidence.close_recopy,
+    Step.WISH: commands.wish,
+    Step.STOP_NOW: commands.stop_now,
+    Step.PAUSE_NOW: commands.pause_now,
+    Step.RESUME: commands.resume,
+    Step.RETRY: commands.retry,
+    Step.HOLD: commands.hold,
+    Step.RELEASE: commands.release,
+    Step.OPEN_UPSTREAM: commands.open_upstream,
+    Step.UNREACHABLE: commands.unreachable,
+    Step.OPEN_RECOPY: commands.open_recopy,
+    Step.DELETE: commands.delete,
+}
+"""One function per step that changes something; each takes only the inputs that the table sends to it."""

@@ -1,0 +1,270 @@
+"""What services report: small frozen models, one per kind of fact.
+
+A fact is evidence, versioned by its sender with `(epoch, n)`: per (attempt, segment, kind) the higher version wins.
+Times are aware; a naive one is refused.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+
+from shared.lifecycle.reasons import EndReason
+
+
+class Frozen(BaseModel):
+    """A value: immutable, unknown fields ignored so that versions n and n-1 run side by side."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Version(Frozen):
+    """The sender's version of a fact: `epoch` rises on restore, `n` with every fact of that service."""
+
+    epoch: int = 1
+    n: int
+
+    def __lt__(self, other: "Version") -> bool:
+        return (self.epoch, self.n) < (other.epoch, other.n)
+
+
+class SegmentKey(Frozen):
+    """One period of holding GPUs inside an attempt, ordered by the backend's creation time."""
+
+    submission: str
+    restart: int = 0
+    created_at: AwareDatetime
+
+
+class Gate(Frozen):
+    """A closed gate: the sentence with its numbers, and who or what opens it."""
+
+    name: str
+    reason: str
+    have: int | None = None
+    need: int | None = None
+    scope: str
+    lifted_by: str
+    opens_at: AwareDatetime | None = None
+
+
+class Finding(Frozen):
+    """One thing wrong with the input: a code, the place, what was given and is right, a near match if there is one."""
+
+    code: str
+    place: str
+    message: str
+    near: str | None = None
+
+
+class FactBase(Frozen):
+    """`source` says where it was seen: a service's replica, or a cluster."""
+
+    job: str
+    tenant: str
+    attempt: int
+    version: Version
+    at: AwareDatetime
+    source: str
+
+
+class Admitted(FactBase):
+    """The gatekeeper booked a reservation `(job, attempt, admission)` and lets the job through."""
+
+    kind: Literal["admitted"] = "admitted"
+    admission: int
+
+
+class Held(FactBase):
+    """The closed gates, the first one first. Sent only when the first gate or its reason's class changes."""
+
+    kind: Literal["held"] = "held"
+    gates: tuple[Gate, ...] = Field(min_length=1)
+
+
+class PolicyStop(FactBase):
+    """A policy asks for a stop; `policy` names it as the actor."""
+
+    kind: Literal["policy_stop"] = "policy_stop"
+    policy: str
+    reason: str
+
+
+class PolicyPause(FactBase):
+    """A policy asks for a pause."""
+
+    kind: Literal["policy_pause"] = "policy_pause"
+    policy: str
+    reason: str
+
+
+class InputValid(FactBase):
+    """Every input and the command check out; `warnings` say what could not be checked."""
+
+    kind: Literal["input_valid"] = "input_valid"
+    warnings: tuple[str, ...] = ()
+
+
+class InputInvalid(FactBase):
+    """Confirmed bad: all findings at once."""
+
+    kind: Literal["input_invalid"] = "input_invalid"
+    findings: tuple[Finding, ...] = Field(min_length=1)
+
+
+class Staged(FactBase):
+    """Inputs lie in `directory` (relative to the cluster's root). `nothing_to_copy` makes this the stager's vote."""
+
+    kind: Literal["staged"] = "staged"
+    directory: str
+    nothing_to_copy: bool
+
+
+class StagingFailed(FactBase):
+    """The inputs could not be staged in, for good."""
+
+    kind: Literal["staging_failed"] = "staging_failed"
+    message: str
+    reason: EndReason = EndReason.STAGING_FAILED
+
+
+class StagingSealed(FactBase):
+    """The stager's vote: it will write nothing more for this attempt. `staged` says whether inputs had been staged."""
+
+    kind: Literal["staging_sealed"] = "staging_sealed"
+    staged: bool
+    outcome: Literal["none", "verified", "missing", "failed", "expectation_failed"]
+    files: int = 0
+    size_bytes: int = 0
+    manifest: str | None = None
+    missing: tuple[str, ...] = ()
+    message: str | None = None
+
+
+class Recopied(FactBase):
+    """The end of a recopy that `outputs retry` opened."""
+
+    kind: Literal["recopied"] = "recopied"
+    recopy: int
+    outcome: Literal["verified", "missing", "failed"]
+    files: int = 0
+    size_bytes: int = 0
+    manifest: str | None = None
+    message: str | None = None
+
+
+class Accepted(FactBase):
+    """The backend took the submission."""
+
+    kind: Literal["accepted"] = "accepted"
+    segment: SegmentKey
+    backend: str
+    cluster: str
+    ref: str
+
+
+class LaunchRefused(FactBase):
+    """The backend will never take it."""
+
+    kind: Literal["launch_refused"] = "launch_refused"
+    reason: EndReason = EndReason.LAUNCH_REFUSED
+    message: str
+
+
+class LauncherSealed(FactBase):
+    """The launcher's vote: nothing of this attempt runs or can start any more. `ran`: whether a claim was found."""
+
+    kind: Literal["launcher_sealed"] = "launcher_sealed"
+    ran: bool
+
+
+class GpusFreed(FactBase):
+    """No further segment can come: the GPUs' reservation ends."""
+
+    kind: Literal["gpus_freed"] = "gpus_freed"
+
+
+class SeenPending(FactBase):
+    """The backend has it and has not started it, in its own words."""
+
+    kind: Literal["seen_pending"] = "seen_pending"
+    segment: SegmentKey
+    raw_state: str
+    raw_reason: str | None = None
+
+
+class SeenRunning(FactBase):
+    """The command is up. `suspended_since` is set while the backend suspends it; `suspended_ms` sums earlier ones."""
+
+    kind: Literal["seen_running"] = "seen_running"
+    segment: SegmentKey
+    started_at: AwareDatetime
+    raw_state: str
+    suspended_since: AwareDatetime | None = None
+    suspended_ms: int = 0
+
+
+class SegmentRequeued(FactBase):
+    """The segment ended and the backend will start another under the same attempt."""
+
+    kind: Literal["segment_requeued"] = "segment_requeued"
+    segment: SegmentKey
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime
+    suspended_ms: int = 0
+    raw_reason: str
+    estimated: bool = False
+
+
+class Exited(FactBase):
+    """The command's end as the backend (or the runner under its claim: `self_reported`) recorded it.
+
+    `stop_recorded` says whether the backend's side recorded our stop before the exit; None: it cannot tell.
+    `reason` overrides what code and signal say (out of memory, time limit, node lost, …). A missing code and signal
+    with no reason is never a success.
+    """
+
+    kind: Literal["exited"] = "exited"
+    segment: SegmentKey
+    code: int | None = None
+    signal: int | None = None
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime
+    suspended_ms: int = 0
+    stop_recorded: bool | None = None
+    reason: EndReason | None = None
+    message: str | None = None
+    raw_state: str
+    self_reported: bool = False
+    estimated: bool = False
+
+
+class Lost(FactBase):
+    """Gone without any witness after complete, successful observations; `last_seen_at`: the last confirmed sighting."""
+
+    kind: Literal["lost"] = "lost"
+    last_seen_at: AwareDatetime | None = None
+
+
+AnyFact = (
+    Admitted
+    | Held
+    | PolicyStop
+    | PolicyPause
+    | InputValid
+    | InputInvalid
+    | Staged
+    | StagingFailed
+    | StagingSealed
+    | Recopied
+    | Accepted
+    | LaunchRefused
+    | LauncherSealed
+    | GpusFreed
+    | SeenPending
+    | SeenRunning
+    | SegmentRequeued
+    | Exited
+    | Lost
+)
+Fact = Annotated[AnyFact, Field(discriminator="kind")]
+FACT: TypeAdapter[AnyFact] = TypeAdapter(Fact)

@@ -1,0 +1,75 @@
+"""What people and policies ask, and every input of `advance` in one union.
+
+A command is decided in the HTTP handler under the row's lock, so that its answer is final.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, TypeAdapter
+
+from shared.lifecycle.facts import AnyFact, Frozen
+
+
+class CommandBase(Frozen):
+    """`actor` is who asks; `at` when."""
+
+    actor: str
+    at: AwareDatetime
+
+
+class Stop(CommandBase):
+    kind: Literal["stop"] = "stop"
+    force: bool = False
+    grace_seconds: int | None = None
+
+
+class Pause(CommandBase):
+    kind: Literal["pause"] = "pause"
+
+
+class Resume(CommandBase):
+    kind: Literal["resume"] = "resume"
+
+
+class Retry(CommandBase):
+    kind: Literal["retry"] = "retry"
+    force: bool = False
+
+
+class Hold(CommandBase):
+    kind: Literal["hold"] = "hold"
+    reason: str
+    by_admin: bool = False
+
+
+class Release(CommandBase):
+    kind: Literal["release"] = "release"
+    by_admin: bool = False
+
+
+class Recopy(CommandBase):
+    """`outputs retry`: copy the outputs of a `copy_back_failed` attempt again, outside the attempt."""
+
+    kind: Literal["recopy"] = "recopy"
+
+
+class Delete(CommandBase):
+    kind: Literal["delete"] = "delete"
+
+
+class UpstreamDone(CommandBase):
+    """The steps before this one succeeded (the pipeline's own decision)."""
+
+    kind: Literal["upstream_done"] = "upstream_done"
+
+
+class UpstreamFailed(CommandBase):
+    """A step before this one did not succeed: it cannot be reached."""
+
+    kind: Literal["upstream_failed"] = "upstream_failed"
+    step: str
+
+
+AnyCommand = Stop | Pause | Resume | Retry | Hold | Release | Recopy | Delete | UpstreamDone | UpstreamFailed
+AnyInput = AnyFact | AnyCommand
+INPUT: TypeAdapter[AnyInput] = TypeAdapter(Annotated[AnyInput, Field(discriminator="kind")])

@@ -1,0 +1,187 @@
+"""The job record that `api` keeps: decisions, the merged evidence, and what is derived from the two.
+
+View fields (position, stale, actions, running gpu_seconds, …) are not in here: they are computed on read.
+"""
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from shared.lifecycle.facts import Fact, Finding, Frozen, Gate, SegmentKey, Version
+from shared.lifecycle.reasons import EndReason
+from shared.lifecycle.states import Desired, Phase, StageName, StageStatus, State
+
+
+class Resources(Frozen):
+    """What a job asks of a cluster. `gpus` is the total over all nodes."""
+
+    coretype: str = "local"
+    region: str | None = None
+    gpus: int = 0
+    nodes: int = 1
+    time_limit_seconds: int | None = None
+
+
+class PipelineRef(Frozen):
+    """The job's place in its pipeline; `upstream_done` opens the `upstream` gate."""
+
+    id: str
+    step: str
+    index: int
+    upstream_done: bool = False
+
+
+class HoldMark(Frozen):
+    """A hold that a user or an admin put on a waiting job."""
+
+    actor: str
+    reason: str
+    by_admin: bool
+    at: AwareDatetime
+
+
+class Wish(Frozen):
+    """Who asked for a stop or a pause, when, and how."""
+
+    actor: str
+    at: AwareDatetime
+    force: bool = False
+    grace_seconds: int | None = None
+    by_policy: bool = False
+
+
+class Stage(Frozen):
+    name: StageName
+    status: StageStatus = StageStatus.WAITING
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
+    waiting_on: str | None = None
+
+
+class Segment(Frozen):
+    """One period of holding GPUs. `gpu_milliseconds` is wall time x GPUs less suspended time, once it has ended."""
+
+    key: SegmentKey
+    started_at: AwareDatetime | None = None
+    ended_at: AwareDatetime | None = None
+    ended: Literal["exited", "requeued", "lost"] | None = None
+    estimated: bool = False
+    suspended_since: AwareDatetime | None = None
+    suspended_ms: int = 0
+    gpus: int = 0
+    gpu_milliseconds: int | None = None
+    billable: bool = True
+
+
+class Exit(Frozen):
+    code: int | None = None
+    signal: int | None = None
+    self_reported: bool = False
+
+
+class Copied(Frozen):
+    """What came back: counts, and the manifest's name in the stager's slice."""
+
+    files: int
+    size_bytes: int
+    manifest: str | None
+
+
+class Attempt(Frozen):
+    """One go at the run. `evidence` holds the newest fact per (segment, kind)."""
+
+    number: int
+    queued_at: AwareDatetime
+    cooldown_until: AwareDatetime | None = None
+    admission: int | None = None
+    admitted_at: AwareDatetime | None = None
+    evidence: tuple[Fact, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    sealed: bool = False
+    end_reason: EndReason | None = None
+    exit: Exit = Exit()
+    outputs: Copied | None = None
+    message: str | None = None
+    finished_at: AwareDatetime | None = None
+
+
+class Retries(Frozen):
+    """Automatic retries: the job's own budget and the infrastructure's."""
+
+    used: int = 0
+    budget: int = 0
+    infrastructure_used: int = 0
+    infrastructure_budget: int = 0
+    cooldown_until: AwareDatetime | None = None
+
+
+class RecopyMark(Frozen):
+    """An open recopy: the state stays FAILED until its outputs are verified."""
+
+    number: int
+    actor: str
+    at: AwareDatetime
+
+
+class Backend(Frozen):
+    """Where the current attempt is, in the backend's own words."""
+
+    name: str | None = None
+    cluster: str | None = None
+    ref: str | None = None
+    raw_state: str | None = None
+    raw_reason: str | None = None
+
+
+class JobRecord(Frozen):
+    """The record of one job. `(epoch, seq)` orders its versions; only `advance` makes the next."""
+
+    id: str
+    tenant: str
+    project: str = "default"
+    user: str
+    name: str
+    kind: Literal["batch", "workstation"] = "batch"
+    pipeline: PipelineRef | None = None
+    array: str | None = None
+    spec_digest: str
+    resources: Resources = Resources()
+    priority: int = 0
+    has_outputs: bool = False
+    state: State = State.QUEUED
+    phase: Phase | None = None
+    desired_state: Desired = Desired.RUN
+    wish: Wish | None = None
+    hold: HoldMark | None = None
+    epoch: int = 1
+    seq: int = 1
+    stages: tuple[Stage, ...] = ()
+    gate: Gate | None = None
+    closed_gates: tuple[Gate, ...] = ()
+    gate_version: Version | None = None
+    admission_refused: int | None = None
+    attempt: int = 1
+    attempts: tuple[Attempt, ...] = Field(min_length=1)
+    retries: Retries = Retries()
+    backend: Backend = Backend()
+    exit: Exit = Exit()
+    end_reason: EndReason | None = None
+    failed_stage: StageName | None = None
+    message: str | None = None
+    hint: str | None = None
+    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    recopy: RecopyMark | None = None
+    recopies: int = 0
+    corrects: State | None = None
+    deleted: bool = False
+    gpus_freed: bool = False
+    submitted_at: AwareDatetime
+    started_at: AwareDatetime | None = None
+    command_ended_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+
+    @property
+    def current(self) -> Attempt:
+        """The attempt that this record is about (attempts of older numbers come before it)."""
+        return self.attempts[-1]

@@ -1,0 +1,89 @@
+"""The five stages of an attempt, derived from its evidence: status, times, and what the active one waits on."""
+
+from datetime import datetime
+
+from shared.lifecycle.picture import Picture
+from shared.lifecycle.record import Attempt, JobRecord, Stage
+from shared.lifecycle.states import Desired, StageName, StageStatus
+
+_ORDER = tuple(StageName)
+
+
+def open_stages(record: JobRecord, attempt: Attempt, seen: Picture) -> tuple[Stage, ...]:
+    """The stages of an attempt that goes on."""
+    starts = _starts(attempt, seen)
+    active = max((name for name, at in starts.items() if at is not None), key=_ORDER.index)
+    stages = []
+    for name in _ORDER:
+        if name is active:
+            waiting = waiting_on(record, seen, name)
+            stages.append(Stage(name=name, status=StageStatus.ACTIVE, started_at=starts[name], waiting_on=waiting))
+        elif _ORDER.index(name) < _ORDER.index(active):
+            ended = next((at for later in _ORDER[_ORDER.index(name) + 1 :] if (at := starts[later]) is not None), None)
+            stages.append(Stage(name=name, status=StageStatus.PASSED, started_at=starts[name] or ended, ended_at=ended))
+        else:
+            stages.append(Stage(name=name))
+    return tuple(stages)
+
+
+def closed_stages(
+    record: JobRecord, attempt: Attempt, seen: Picture, failed: StageName | None, succeeded: bool, now: datetime
+) -> tuple[Stage, ...]:
+    """The stages at the verdict: what was reached has passed but for the failed one; what was not is skipped.
+
+    An attempt whose command ran passes stopping_cluster too (its outputs were looked after), unless that failed.
+    """
+    stages = []
+    released = seen.exited is not None and seen.reached_running
+    for stage in open_stages(record, attempt, seen):
+        last = stage.name is StageName.STOPPING_CLUSTER
+        if stage.name is failed:
+            status = StageStatus.FAILED
+        elif stage.status is StageStatus.PASSED or (last and (succeeded or released)):
+            status = StageStatus.PASSED
+        else:
+            status = StageStatus.SKIPPED
+        ended = (stage.ended_at or now) if stage.started_at is not None else None
+        stages.append(stage.model_copy(update={"status": status, "ended_at": ended, "waiting_on": None}))
+    return tuple(stages)
+
+
+def _starts(attempt: Attempt, seen: Picture) -> dict[StageName, datetime | None]:
+    checked = seen.input_valid or seen.staged
+    ran = seen.exited if seen.exited is not None and seen.exited.started_at is not None else seen.running
+    gone = seen.exited if seen.exited is not None and seen.reached_running else None
+    return {
+        StageName.QUEUED: attempt.queued_at,
+        StageName.VALIDATING_INPUT: attempt.admitted_at,
+        StageName.STARTING_CLUSTER: None if checked is None else checked.at,
+        StageName.RUNNING_JOB: None if ran is None else ran.started_at,
+        StageName.STOPPING_CLUSTER: None if gone is None else gone.ended_at,
+    }
+
+
+def waiting_on(record: JobRecord, seen: Picture, stage: StageName) -> str | None:
+    """What the active stage waits on, in words."""
+    if record.desired_state is not Desired.RUN and stage is not StageName.STOPPING_CLUSTER:
+        wish = "stopped" if record.desired_state is Desired.STOPPED else "paused"
+        return f"being {wish}, asked by {record.wish.actor}" if record.wish is not None else f"being {wish}"
+    match stage:
+        case StageName.QUEUED:
+            return "the gatekeeper's answer" if record.gate is None else f"{record.gate.name}: {record.gate.reason}"
+        case StageName.VALIDATING_INPUT:
+            return "the stager: checking inputs and command"
+        case StageName.STARTING_CLUSTER:
+            return _starting(seen)
+        case StageName.RUNNING_JOB:
+            return "the cluster to say how it ended: it is not to be seen there" if seen.lost else "the command"
+        case StageName.STOPPING_CLUSTER:
+            return "the cluster to be released" if seen.stager_voted else "outputs being copied back"
+
+
+def _starting(seen: Picture) -> str:
+    if seen.staged is None:
+        return "the stager: staging inputs in"
+    if seen.requeued is not None:
+        return f"the backend, which requeued it: {seen.requeued.raw_reason}"
+    if seen.pending is not None:
+        return f"the backend: {seen.pending.raw_reason or seen.pending.raw_state}"
+    return "the launcher" if seen.accepted is None else "the backend"
