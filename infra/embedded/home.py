@@ -1,0 +1,87 @@
+"""Where things lie in a stack's home, and who may enter which folder."""
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Home:
+    """A stack's own folder: everything that it keeps, so that removing the folder removes the stack."""
+
+    root: Path
+
+    @property
+    def endpoint(self) -> Path:
+        return self.root / "endpoint.json"
+
+    @property
+    def postgres(self) -> Path:
+        return self.root / "pg"
+
+    @property
+    def nats(self) -> Path:
+        return self.root / "nats"
+
+    @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def local(self) -> Path:
+        """The local backend's root: records and working folders of jobs."""
+        return self.root / "local"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def make(self) -> None:
+        """Make the folders. Root's home may be passed through by others: the database's account, the tenants' jobs."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        passage = 0o711 if os.geteuid() == 0 else 0o700
+        for folder in (self.root, self.run, self.local):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(passage)
+        for folder in (self.secrets, self.logs, self.blobs, self.nats):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o700)
+
+    def secret(self, name: str, prefix: str = "") -> str:
+        """A random word of this home: made the first time, the same ever after."""
+        path = self.secrets / name
+        try:
+            return path.read_text()
+        except FileNotFoundError:
+            write_private(path, prefix + secrets.token_urlsafe(32))
+            return path.read_text()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file for its owner only, whole or not at all, and on disk before it shows."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """As `write_private`, for what programs read."""
+    write_private(path, json.dumps(value, indent=2) + "\n")

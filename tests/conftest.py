@@ -1,0 +1,49 @@
+"""What tests share: the real PostgreSQL and nats-server, started once and clean for each test, and a whole stack."""
+
+from collections.abc import Iterator
+
+import nats
+import pytest
+
+from tests.servers import NatsServer, PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """One PostgreSQL for the whole run. A test that kills it starts it again."""
+    server = PostgresServer(tmp_path_factory.mktemp("postgres"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """One nats-server for the whole run. A test that kills it starts it again."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A nats-server of this test alone, for what loses or rolls back the store."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def nats_url(nats_server: NatsServer) -> str:
+    """The address of the run's nats-server, with no stream in it. Logins: `nats_server.login("admin")`."""
+    connection = await nats.connect(nats_server.url, **nats_server.login("admin"))
+    try:
+        streams = connection.jetstream()
+        for stream in await streams.streams_info():
+            assert stream.config.name is not None
+            await streams.delete_stream(stream.config.name)
+    finally:
+        await connection.close()
+    return nats_server.url
