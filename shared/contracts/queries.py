@@ -5,7 +5,7 @@ Every answer may come late or not at all: who asks goes on without, and says wha
 
 from typing import Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.facts import Frozen, Gate
@@ -80,7 +80,7 @@ class PositionsAnswer(Frozen):
     """1 is next; a job that does not wait is left out. `gates` are the gates as of now."""
 
     positions: dict[str, int]
-    gates: dict[str, tuple[Gate, ...]] = {}
+    gates: dict[str, tuple[Gate, ...]] = Field(default_factory=dict)
 
 
 class LogsAsked(Frozen):
