@@ -1,0 +1,65 @@
+"""The job as the API shows it: the fields that clients of this version read. Unknown fields are kept and ignored."""
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from shared.contracts.spec import JobSpec
+from shared.lifecycle.actions import Action
+from shared.lifecycle.facts import Finding, Gate
+from shared.lifecycle.reasons import EndReason
+from shared.lifecycle.record import Attempt, Backend, Exit, Stage
+from shared.lifecycle.states import TERMINAL, StageName, State
+
+
+class GateView(Gate):
+    """The first closed gate, with the job's place in the line."""
+
+    position: int | None = None
+
+
+class JobView(BaseModel):
+    """A job as `GET /v1/jobs/{id}` returns it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str
+    tenant: str
+    project: str
+    user: str
+    name: str
+    state: State
+    phase: str | None = None
+    desired_state: str
+    epoch: int
+    seq: int
+    stages: tuple[Stage, ...]
+    gate: GateView | None = None
+    closed_gates: tuple[Gate, ...] = ()
+    attempt: int
+    attempts: tuple[Attempt, ...]
+    spec: JobSpec
+    backend: Backend
+    exit: Exit
+    end_reason: EndReason | None = None
+    failed_stage: StageName | None = None
+    message: str | None = None
+    hint: str | None = None
+    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    gpu_seconds: str = "0.000"
+    actions: dict[str, Action] = {}
+    submitted_at: AwareDatetime
+    started_at: AwareDatetime | None = None
+    command_ended_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to it by itself."""
+        return self.state in TERMINAL
+
+
+class JobPage(BaseModel):
+    """One page of a listing; `next_cursor` asks for the next, none at the end."""
+
+    items: tuple[JobView, ...]
+    next_cursor: str | None = None
