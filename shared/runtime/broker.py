@@ -1,0 +1,233 @@
+"""NATS for one service: one connection (FastStream's), acknowledged publishes, atomic batches, requests.
+
+A publish that the server's permissions deny gets no answer at all, only a line on the connection's error callback: it
+is matched to the waiting publish here, so that it fails at once and by name instead of timing out.
+"""
+
+import asyncio
+import re
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import nats.errors
+import orjson
+from faststream.nats import NatsBroker
+from faststream.security import SASLPlaintext
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from shared.runtime.errors import (
+    BrokerUnavailable,
+    PublishDenied,
+    PublishRefused,
+    RpcError,
+    RpcUnavailable,
+)
+from shared.runtime.logs import Log
+from shared.runtime.telemetry import with_trace
+
+ERROR_HEADER: Final = "Tidegate-Error"
+_DENIED: Final = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]+)\"", re.IGNORECASE)
+_LOGIN_REFUSED: Final = re.compile(r"authorization|authentication|user .*revoked", re.IGNORECASE)
+_ACK_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The broker has the message on disk."""
+
+    stream: str
+    last_seq: int
+    duplicate: bool
+
+
+class Broker:
+    """One connection that reconnects for ever; every wait on it ends with an answer or `BrokerUnavailable`."""
+
+    def __init__(self, url: str, user: str, password: str, *, service: str, log: Log) -> None:
+        self._log = log
+        self._user = user
+        self._url = url
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
+        self._closing = False
+        self.failed: asyncio.Future[str] | None = None
+        """Resolves with the reason when the connection is lost for good (the login was withdrawn)."""
+        self.faststream = NatsBroker(
+            url,
+            security=SASLPlaintext(user, password),
+            name=f"tidegate-{service}",
+            inbox_prefix=inbox_prefix(user),
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.25,  # type: ignore[arg-type] # annotated int, used in asyncio.sleep
+            ping_interval=10,
+            apply_types=False,  # bodies stay bytes: no per-message validation
+            logger=None,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+        )
+
+    async def connect(self) -> None:
+        """Connect, waiting for the server for ever; a refused login raises at once."""
+        self.failed = asyncio.get_running_loop().create_future()
+        connecting = asyncio.create_task(self.faststream.connect())
+        waiting: list[asyncio.Future[Any]] = [connecting, self.failed]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if self.failed.done():
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+            raise PublishDenied(self.failed.result())
+        await connecting
+
+    async def close(self) -> None:
+        """Send what is still buffered, then close."""
+        self._closing = True
+        if self.connected:
+            with suppress(TimeoutError, nats.errors.Error):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self.faststream.stop()
+        if self.faststream._connection is not None:
+            # stop() drains, which would wait for a server that is away; FastStream has no plain close
+            await self.client.close()
+
+    @property
+    def client(self) -> Client:
+        """The nats-py connection, for what FastStream does not cover."""
+        return self.faststream.connection
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is there now."""
+        connection = self.faststream._connection  # `connection` raises before the first connect
+        return connection is not None and connection.is_connected
+
+    def on_reconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Have `callback` awaited whenever the server is back."""
+        self._on_reconnect.append(callback)
+
+    async def publish(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Core NATS: at most once, gone if nobody listens."""
+        try:
+            await self.client.publish(subject, body, headers=dict(headers) or None)
+        except nats.errors.MaxPayloadError as error:
+            raise _too_large(subject, body) from error
+        except nats.errors.Error as error:
+            raise BrokerUnavailable(f"publish on {subject}: {error}") from error
+
+    async def store(self, subject: str, body: bytes, headers: Mapping[str, str]) -> Stored:
+        """Publish into the stream that takes `subject` and return once it is on disk."""
+        return _stored(subject, await self._request(subject, body, headers, _ACK_SECONDS))
+
+    async def store_batch(self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]]) -> Stored:
+        """Publish into one stream all or nothing, in order; `PublishRefused` if the broker rejects the batch."""
+        batch_id = uuid.uuid4().hex
+        for place, (subject, body, headers) in enumerate(messages, start=1):
+            marked = {**headers, "Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(place)}
+            if place < len(messages):
+                await self.publish(subject, body, marked)
+        marked["Nats-Batch-Commit"] = "1"
+        return _stored(subject, await self._request(subject, body, marked, _ACK_SECONDS))
+
+    async def call(self, subject: str, body: bytes, within_seconds: float) -> bytes:
+        """Ask; `RpcUnavailable` when nobody answers in time, `RpcError` when the answer is an error."""
+        if not self.connected:
+            raise RpcUnavailable(f"{subject}: NATS is not connected")
+        try:
+            reply = await self._request(subject, body, with_trace({}), within_seconds)
+        except BrokerUnavailable as error:
+            raise RpcUnavailable(str(error)) from error
+        if reply.headers and ERROR_HEADER in reply.headers:
+            raise RpcError(reply.headers[ERROR_HEADER])
+        return bytes(reply.data)
+
+    async def last_seq(self, stream: str) -> int:
+        """The number of the stream's last message."""
+        reply = await self._request(f"$JS.API.STREAM.INFO.{stream}", b"", {}, _ACK_SECONDS)
+        answer: dict[str, Any] = orjson.loads(reply.data)
+        if "error" in answer:
+            raise BrokerUnavailable(f"stream {stream}: {answer['error'].get('description', answer['error'])}")
+        return int(answer["state"]["last_seq"])
+
+    async def _request(self, subject: str, body: bytes, headers: Mapping[str, str], within_seconds: float) -> Msg:
+        denied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(subject, set()).add(denied)
+        request = asyncio.ensure_future(
+            self.client.request(subject, body, within_seconds, headers=dict(headers) or None)
+        )
+        try:
+            either: list[asyncio.Future[Any]] = [request, denied]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if denied.done():
+                raise PublishDenied(f"NATS user {self._user} may not publish on {subject}; see infra/nats permissions")
+            return await request
+        except nats.errors.MaxPayloadError as error:
+            raise _too_large(subject, body) from error
+        except nats.errors.NoRespondersError as error:
+            raise BrokerUnavailable(
+                f"{subject}: nobody takes it (no service, or no stream with this subject)"
+            ) from error
+        except nats.errors.TimeoutError as error:
+            raise BrokerUnavailable(f"{subject}: no answer within {within_seconds} s") from error
+        except nats.errors.Error as error:
+            raise BrokerUnavailable(f"{subject}: {error}") from error
+        finally:
+            request.cancel()
+            denied.cancel()
+            waiting = self._waiting[subject]
+            waiting.discard(denied)
+            if not waiting:
+                del self._waiting[subject]
+
+    async def _on_error(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if match := _DENIED.search(text):
+            what, subject = match.groups()
+            self._log.error("denied by NATS", user=self._user, what=what.lower(), subject=subject)
+            for waiting in self._waiting.get(subject, ()):
+                if not waiting.done():
+                    waiting.set_result(None)
+        elif _LOGIN_REFUSED.search(text):
+            self._fail(f"NATS at {self._url} refuses the login of user {self._user}: {text}")
+        else:
+            self._log.debug("broker connection", error=text)
+
+    async def _on_disconnected(self) -> None:
+        if not self._closing:
+            self._log.warning("broker lost, reconnecting", url=self._url)
+
+    async def _on_reconnected(self) -> None:
+        self._log.info("broker is back", url=self._url)
+        for callback in self._on_reconnect:
+            await callback()
+
+    async def _on_closed(self) -> None:
+        if not self._closing:
+            self._fail(f"NATS at {self._url} closed the connection of user {self._user}")
+
+    def _fail(self, reason: str) -> None:
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_result(reason)
+
+
+def inbox_prefix(user: str) -> str:
+    """Where a user's answers arrive: nobody else may listen there."""
+    return f"_INBOX_{user}"
+
+
+def _stored(subject: str, reply: Msg) -> Stored:
+    answer: dict[str, Any] = orjson.loads(reply.data)
+    if error := answer.get("error"):
+        if error.get("code") == 503:
+            raise BrokerUnavailable(f"{subject}: {error.get('description')}")
+        raise PublishRefused(f"{subject}: {error.get('description')}", int(error.get("err_code", 0)))
+    return Stored(answer["stream"], int(answer["seq"]), bool(answer.get("duplicate", False)))
+
+
+def _too_large(subject: str, body: bytes) -> PublishRefused:
+    return PublishRefused(f"{subject}: {len(body)} bytes are more than the broker's max_payload")

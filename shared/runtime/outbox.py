@@ -1,0 +1,106 @@
+"""What a service wants published: rows written in the transaction that caused them, sent by the relay afterwards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from shared.runtime.telemetry import with_trace
+
+if TYPE_CHECKING:
+    from shared.runtime.database import Database
+
+KEEP_SENT_SECONDS: Final = 3600  # longer than the broker's duplicate window, so that a lost stream can be filled again
+_PURGE_ROWS: Final = 20_000  # per call, so that a purge stays a short transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to publish once its transaction is committed."""
+
+    subject: str
+    msg_id: str
+    """Becomes `Nats-Msg-Id`: within the duplicate window the broker keeps one message of an id."""
+    key: str
+    """Messages of one key are published in the order of their rows; usually the job's id."""
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentRow:
+    """A committed message that is not known to be published."""
+
+    id: int
+    message: Outgoing
+
+
+class RelaySource(Protocol):
+    """Where the relay finds what to send. A service whose event log is its outbox brings its own."""
+
+    async def fetch_unsent(self, limit: int) -> Sequence[UnsentRow]:
+        """The oldest unsent rows in ascending id, which within a key is the order of commits."""
+
+    async def mark_sent(self, ids: Sequence[int]) -> None:
+        """Remember in one statement that these rows were acknowledged by the broker."""
+
+    async def purge(self) -> None:
+        """Drop, in bulk, what is no longer needed for sending again."""
+
+
+INSERT: Final = """
+INSERT INTO outbox (key, subject, msg_id, headers, body)
+SELECT key, subject, msg_id, headers, body
+FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])
+     WITH ORDINALITY AS row (key, subject, msg_id, headers, body, place)
+ORDER BY place
+"""
+
+# Losing a mark only sends a message twice, so it need not wait for the disk.
+MARK_SENT: Final = """
+WITH quick AS (SELECT set_config('synchronous_commit', 'off', true))
+UPDATE outbox SET sent_at = now() FROM quick WHERE id = ANY ($1::bigint[])
+"""
+
+FETCH_UNSENT: Final = """
+SELECT id, key, subject, msg_id, headers, body FROM outbox WHERE sent_at IS NULL ORDER BY id LIMIT $1
+"""
+
+PURGE: Final = """
+DELETE FROM outbox WHERE id IN (
+    SELECT id FROM outbox WHERE sent_at < now() - make_interval(secs => $1) ORDER BY sent_at LIMIT $2
+)
+"""
+
+
+def insert_arguments(messages: Sequence[Outgoing]) -> tuple[list[Any], ...]:
+    """The arrays for `INSERT`, each message carrying the context of the span that is current now."""
+    return (
+        [message.key for message in messages],
+        [message.subject for message in messages],
+        [message.msg_id for message in messages],
+        [dict(with_trace(message.headers)) for message in messages],
+        [message.body for message in messages],
+    )
+
+
+class OutboxTable:
+    """The table `outbox` that `create_outbox` makes in a service's schema."""
+
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+
+    async def fetch_unsent(self, limit: int) -> list[UnsentRow]:
+        """The oldest unsent rows in ascending id."""
+        rows = await self._database.fetch(FETCH_UNSENT, limit)
+        return [
+            UnsentRow(row["id"], Outgoing(row["subject"], row["msg_id"], row["key"], row["body"], row["headers"]))
+            for row in rows
+        ]
+
+    async def mark_sent(self, ids: Sequence[int]) -> None:
+        """Remember that these rows were acknowledged by the broker."""
+        await self._database.execute(MARK_SENT, ids)
+
+    async def purge(self) -> None:
+        """Drop rows that were sent more than an hour ago."""
+        await self._database.execute(PURGE, KEEP_SENT_SECONDS, _PURGE_ROWS)

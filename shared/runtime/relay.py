@@ -1,0 +1,173 @@
+"""Publishes what services enqueued: in order within a key, in atomic batches, one relay per service at a time."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from opentelemetry import metrics
+
+from shared.runtime.broker import Broker
+from shared.runtime.database import Database
+from shared.runtime.errors import BrokerUnavailable, PublishRefused
+from shared.runtime.logs import Log
+from shared.runtime.outbox import RelaySource, UnsentRow
+from shared.runtime.topology import stream_of
+
+BATCH: Final = 500
+"""Rows of a round. The broker takes at most 1,000 messages in an atomic batch."""
+POLL_SECONDS: Final = 0.5  # for rows of other replicas, whose commits nudge their own process only
+_TAKEOVER_SECONDS: Final = 1.0
+_PURGE_SECONDS: Final = 60.0
+_REFUSED_PAUSE_SECONDS: Final = 5.0
+_TRY_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+
+_meter = metrics.get_meter("tidegate")
+_published = _meter.create_counter("tidegate_relay_published", description="Messages acknowledged by the broker")
+_refused = _meter.create_counter("tidegate_relay_refused", description="Messages that the broker refused one by one")
+_fallbacks = _meter.create_counter("tidegate_relay_batch_fallbacks", description="Batches sent again one by one")
+
+
+class Relay:
+    """Moves rows of a `RelaySource` to the broker. A row is marked only after its acknowledgement, so a message is sent
+    once or more, never lost; the broker drops repeats by their message id."""
+
+    def __init__(self, source: RelaySource, database: Database, broker: Broker, *, service: str, log: Log) -> None:
+        self._source = source
+        self._database = database
+        self._broker = broker
+        self._service = service
+        self._log = log
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._acknowledged: dict[str, int] = {}
+        self._refused_until: dict[int, float] = {}
+        self._purged_at = time.monotonic()
+        broker.on_reconnect(self._after_reconnect)
+
+    def nudge(self) -> None:
+        """Something was committed: look now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Send what is there, then return from `run`."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Relay for as long as this process leads; wait for the lead otherwise. Raises when a store goes away."""
+        lock = await self._database.connection()
+        try:
+            while not await lock.fetchval(_TRY_LOCK, f"tidegate.relay.{self._service}"):
+                if await self._stopped_within(_TAKEOVER_SECONDS):
+                    return
+            while not lock.is_closed():  # the lock ends with its connection: then another replica may lead
+                moved = await self.round()
+                if self._stopping and not moved:
+                    return
+                await self._purge_now_and_then()
+                if not moved:
+                    await self._nudged_within(POLL_SECONDS)
+        finally:
+            lock.terminate()
+
+    async def round(self) -> int:
+        """Send the oldest unsent rows; how many were acknowledged."""
+        self._wake.clear()
+        now = time.monotonic()
+        self._refused_until = {row: until for row, until in self._refused_until.items() if until > now}
+        rows = await self._source.fetch_unsent(BATCH + len(self._refused_until))
+        held = {row.message.key for row in rows if row.id in self._refused_until}
+        rows = [row for row in rows if row.message.key not in held]
+        moved = 0
+        for stream, part in _by_stream(rows):
+            sent = await self._send(stream, part)
+            if sent:
+                await self._source.mark_sent(sent)
+                _published.add(len(sent), {"stream": stream})
+                moved += len(sent)
+        return moved
+
+    async def _send(self, stream: str, rows: Sequence[UnsentRow]) -> list[int]:
+        """The ids of the rows that the broker has."""
+        if len(rows) > 1:
+            try:
+                stored = await self._broker.store_batch([_wire(row) for row in rows])
+            except PublishRefused as refused:
+                _fallbacks.add(1, {"stream": stream})
+                self._log.info("batch refused, sending one by one", stream=stream, rows=len(rows), reason=str(refused))
+            else:
+                self._acknowledged[stream] = stored.last_seq
+                return [row.id for row in rows]
+        return await self._send_singly(stream, rows)
+
+    async def _send_singly(self, stream: str, rows: Sequence[UnsentRow]) -> list[int]:
+        """As many as the broker takes. A refused row holds back the later rows of its key, and nobody else's."""
+        sent: list[int] = []
+        held: set[str] = set()
+        for row in rows:
+            if row.message.key in held:
+                continue
+            try:
+                stored = await self._broker.store(*_wire(row))
+            except PublishRefused as refused:
+                held.add(row.message.key)
+                self._refused_until[row.id] = time.monotonic() + _REFUSED_PAUSE_SECONDS
+                _refused.add(1, {"stream": stream})
+                self._log.error("message refused, trying again later", row=row.id, reason=str(refused))
+            except BrokerUnavailable:
+                if not sent:
+                    raise
+                break  # mark what was acknowledged; the next round meets the same trouble first
+            else:
+                self._acknowledged[stream] = max(stored.last_seq, self._acknowledged.get(stream, 0))
+                sent.append(row.id)
+        return sent
+
+    async def _after_reconnect(self) -> None:
+        """Notice a stream that has lost what it had acknowledged; send at once what waited for the broker."""
+        asyncio.ensure_future(self._compare_streams()).add_done_callback(_retrieve)
+        self._wake.set()
+
+    async def _compare_streams(self) -> None:
+        for stream, acknowledged in list(self._acknowledged.items()):
+            last = await self._broker.last_seq(stream)
+            if last < acknowledged:
+                self._log.error(
+                    "stream is behind what it acknowledged", stream=stream, last=last, expected=acknowledged
+                )
+                self._acknowledged[stream] = last
+
+    async def _purge_now_and_then(self) -> None:
+        if time.monotonic() - self._purged_at > _PURGE_SECONDS:
+            self._purged_at = time.monotonic()
+            await self._source.purge()
+
+    async def _nudged_within(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        await self._nudged_within(seconds)
+        self._wake.clear()
+        return self._stopping
+
+
+def _by_stream(rows: Iterable[UnsentRow]) -> list[tuple[str, list[UnsentRow]]]:
+    """Rows of one stream together, in their order: an atomic batch has one stream."""
+    ordered = sorted(rows, key=lambda row: stream_of(row.message.subject))  # stable: ids stay ascending
+    return [(stream, list(part)) for stream, part in groupby(ordered, key=lambda row: stream_of(row.message.subject))]
+
+
+def _wire(row: UnsentRow) -> tuple[str, bytes, Mapping[str, str]]:
+    return row.message.subject, row.message.body, {**row.message.headers, "Nats-Msg-Id": row.message.msg_id}
+
+
+def _retrieve(task: asyncio.Future[None]) -> None:
+    """A broker that is away again is no news here: the next reconnect compares once more."""
+    if not task.cancelled():
+        task.exception()
