@@ -1,0 +1,185 @@
+"""The launcher's side of the local backend: launch, stop, revoke, kill, release, find.
+
+Everything but `launch` and `status` works on the records alone, so that it works while no host runs. "Could not ask" is
+always a result of its own (`unclear`, or CouldNotAsk), never an absence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from shared.backends.local import ending, layout, uids
+from shared.backends.local.files import read_record, sync_directory
+from shared.backends.local.host_connection import HostUnreachable, ask
+from shared.backends.local.messages import (
+    Claim,
+    CouldNotAsk,
+    HostStatus,
+    KillAnswer,
+    LaunchAnswer,
+    LaunchKind,
+    LaunchRequest,
+    ReleaseAnswer,
+    StopAnswer,
+)
+from shared.backends.local.names import parse_submission_name
+from shared.backends.local.observer import Seen, look
+
+_LAUNCH_SECONDS = 10.0
+_LAUNCH_SECONDS_EACH = 0.05
+
+T = TypeVar("T")
+
+
+class LocalClient:
+    """One local backend, by its root directory. Safe to share between tasks; holds no connection."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = os.path.realpath(root)
+
+    async def launch(self, requests: Sequence[LaunchRequest]) -> list[LaunchAnswer]:
+        """One answer a request, in order. Idempotent by submission: after `unclear`, launch the same again."""
+        if not requests:
+            return []
+        lines = [request.fields() for request in requests]
+        try:
+            reply = await ask(
+                self.root,
+                {"op": "launch", "launches": lines},
+                timeout=_LAUNCH_SECONDS + _LAUNCH_SECONDS_EACH * len(requests),
+            )
+            answers = reply.get("answers")
+            if not isinstance(answers, list) or len(answers) != len(requests):
+                raise HostUnreachable(f"the local host gave no answers: {reply.get('error', reply)}")
+        except HostUnreachable as error:
+            return [LaunchAnswer(request.submission, LaunchKind.UNCLEAR, None, str(error)) for request in requests]
+        return [
+            LaunchAnswer.read(request.submission, answer) for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    async def status(self) -> HostStatus:
+        """The host, its GPUs and slots as it counts them now. Raises CouldNotAsk while no host answers."""
+        try:
+            return HostStatus.read(await ask(self.root, {"op": "status"}, timeout=5.0))
+        except HostUnreachable as error:
+            raise CouldNotAsk(str(error)) from error
+
+    async def stop(self, submission: str, grace_seconds: float, signal_number: int = signal.SIGTERM) -> StopAnswer:
+        """Ask for the end: the signal to all its processes now, SIGKILL after the grace. On disk when this returns.
+
+        Asked again, the shorter grace counts. A submission that has not started yet will not.
+        """
+        return await self._in_thread(lambda: ending.stop(self.root, submission, grace_seconds, signal_number))
+
+    async def kill(self, submission: str, timeout_seconds: float = 30.0) -> KillAnswer:
+        """End it now and wait: for the record of its end, or for the proof that nothing of it is left.
+
+        Revoke the attempt first: this ends what runs, and only `revoked` keeps what has not begun from beginning.
+        """
+        return await self._in_thread(lambda: ending.kill(self.root, submission, timeout_seconds))
+
+    async def release(self, submission: str) -> ReleaseAnswer:
+        """Move the records of an ended submission to `released/<date>/`. Idempotent; never touches a live one."""
+        return await self._in_thread(lambda: ending.release(self.root, submission))
+
+    async def revoke(self, attempt_directory: str | Path) -> None:
+        """From now on no submission starts this attempt's command. Idempotent; survives a power cut.
+
+        What has taken the claim before may have looked already: read `claims` after this, and kill what is there.
+        """
+        await self._in_thread(lambda: _revoke(os.fspath(attempt_directory)))
+
+    async def claims(self, attempt_directory: str | Path) -> tuple[Claim, ...]:
+        """Who may have started the command of this attempt. Empty only when that is certain."""
+        return await self._in_thread(lambda: _claims(os.fspath(attempt_directory)))
+
+    async def find(self, job: str, attempt: int) -> tuple[Seen, ...]:
+        """Every recorded submission of the attempt, released ones included: adopt before you launch."""
+        return await self._in_thread(lambda: _find(self.root, job, attempt))
+
+    async def adopt(self, submission: str) -> Seen | None:
+        """This submission as it is now, released or not; None when there is no record of it."""
+        return await self._in_thread(lambda: _adopt(self.root, submission))
+
+    async def uid_for(self, tenant: str) -> int:
+        """The uid (and gid) under which the tenant's jobs run: its own for ever as root, ours without root."""
+        return await self._in_thread(lambda: uids.uid_for(self.root, tenant))
+
+    def attempt_directory(self, tenant: str, job: str, attempt: int) -> Path:
+        """Where the attempt's claim, logs and staged directories are, whether or not it exists."""
+        return Path(layout.attempt_directory(self.root, tenant, job, attempt))
+
+    async def make_attempt_directory(self, tenant: str, job: str, attempt: int) -> Path:
+        """Create it, closed to other tenants. Idempotent: whoever comes first, stager or host, makes the same."""
+
+        def make() -> Path:
+            uid = uids.uid_for(self.root, tenant)
+            gid = uid if os.geteuid() == 0 else os.getegid()
+            layout.make_root(self.root)
+            return Path(layout.make_attempt_directory(self.root, tenant, job, attempt, gid))
+
+        return await self._in_thread(make)
+
+    @staticmethod
+    async def _in_thread(work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            raise CouldNotAsk(f"the local records could not be read or written: {error}") from error
+
+
+def _revoke(attempt_directory: str) -> None:
+    os.makedirs(attempt_directory, mode=0o700, exist_ok=True)
+    fd = os.open(
+        f"{attempt_directory}/{layout.REVOKED}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_directory(attempt_directory)
+
+
+def _claims(attempt_directory: str) -> tuple[Claim, ...]:
+    try:
+        names = sorted(os.listdir(attempt_directory))
+    except FileNotFoundError:
+        return ()
+    found = []
+    for name in names:
+        if name == "claim" or name.startswith("claim."):
+            record = read_record(f"{attempt_directory}/{name}")
+            holder = record.get("submission") if record is not None else None
+            found.append(Claim(name, holder if isinstance(holder, str) else None))
+    return tuple(found)
+
+
+def _find(root: str, job: str, attempt: int) -> tuple[Seen, ...]:
+    found: dict[str, Seen] = {}
+    for directory in _record_directories(root):
+        for name in os.listdir(f"{root}/{directory}"):
+            split = layout.split_record_name(name)
+            parsed = parse_submission_name(split[0]) if split is not None else None
+            if split is not None and parsed is not None and parsed[1:3] == (job, attempt) and split[0] not in found:
+                seen = look(root, split[0], None if directory == layout.OPEN else f"{root}/{directory}")
+                if seen is not None:
+                    found[split[0]] = seen
+    return tuple(found.values())
+
+
+def _adopt(root: str, submission: str) -> Seen | None:
+    for directory in _record_directories(root):
+        seen = look(root, submission, None if directory == layout.OPEN else f"{root}/{directory}")
+        if seen is not None:
+            return seen
+    return None
+
+
+def _record_directories(root: str) -> list[str]:
+    dates = sorted(os.listdir(f"{root}/{layout.RELEASED}"), reverse=True)
+    return [layout.OPEN, *(f"{layout.RELEASED}/{date}" for date in dates)]

@@ -1,0 +1,90 @@
+"""Stopping, killing and releasing, by records and signals alone: no host is needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import UTC, datetime
+
+from shared.backends.local import layout, processes
+from shared.backends.local.files import write_record
+from shared.backends.local.messages import KillAnswer, KillKind, ReleaseAnswer, StopAnswer
+from shared.backends.local.moments import now_ms, utc
+from shared.backends.local.observer import LocalState, Seen, look
+from shared.backends.local.supervisor import NUDGE
+
+# A supervisor that does not end its command within this time, killed commands included, is taken for broken.
+_SUPERVISOR_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
+
+
+def stop(root: str, submission: str, grace_seconds: float, signal_number: int) -> StopAnswer:
+    """Write the request, then nudge the supervisor. One whose writer dies in between is found within a second."""
+    seen = look(root, submission)
+    if seen is None:
+        return StopAnswer.ABSENT
+    if seen.state is LocalState.EXITED:
+        return StopAnswer.ENDED
+    if seen.state is LocalState.GONE:
+        return StopAnswer.GONE
+    request: dict[str, object] = {
+        "submission": submission,
+        "at": utc(now_ms()),
+        "grace_seconds": grace_seconds,
+        "signal": int(signal_number),
+    }
+    write_record(layout.record_path(root, submission, layout.STOP), request, durable=True)
+    _signal_supervisor(seen, NUDGE)
+    return StopAnswer.ASKED
+
+
+def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
+    """SIGKILL to all of it through its supervisor; a supervisor that does not act is killed too, and its rest swept."""
+    deadline = time.monotonic() + timeout_seconds
+    patience = time.monotonic() + min(_SUPERVISOR_SECONDS, timeout_seconds / 2)
+    stop(root, submission, 0, signal.SIGKILL)
+    while time.monotonic() < deadline:
+        seen = look(root, submission)
+        if seen is not None and seen.state is LocalState.EXITED:
+            return KillAnswer(KillKind.ENDED, seen.exit)
+        if seen is None or seen.state is LocalState.GONE:
+            if processes.sweep([submission]) == 0:
+                return KillAnswer(KillKind.ABSENT if seen is None else KillKind.GONE)
+        elif time.monotonic() > patience:
+            _signal_supervisor(seen, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
+    return KillAnswer(KillKind.UNCLEAR, sentence=f"{submission} did not end within {timeout_seconds:g} s: ask again")
+
+
+def release(root: str, submission: str) -> ReleaseAnswer:
+    """Move its records away, the telling ones last: what an interrupted release leaves still reads as ended."""
+    seen = look(root, submission)
+    if seen is None:
+        return ReleaseAnswer.RELEASED if _is_released(root, submission) else ReleaseAnswer.ABSENT
+    if seen.state not in (LocalState.EXITED, LocalState.GONE):
+        return ReleaseAnswer.LIVE
+    target = f"{root}/{layout.RELEASED}/{datetime.now(UTC):%Y-%m-%d}"
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    for kind in layout.RECORD_KINDS:
+        path = layout.record_path(root, submission, kind)
+        try:
+            os.rename(path, f"{target}/{os.path.basename(path)}")
+        except FileNotFoundError:
+            continue
+    return ReleaseAnswer.RELEASED
+
+
+def _is_released(root: str, submission: str) -> bool:
+    released = f"{root}/{layout.RELEASED}"
+    return any(
+        os.path.lexists(f"{released}/{date}/{submission}.{kind}.json")
+        for date in os.listdir(released)
+        for kind in layout.RECORD_KINDS
+    )
+
+
+def _signal_supervisor(seen: Seen, signal_number: int) -> None:
+    record = seen.claim or seen.started
+    if record is not None:
+        processes.signal_process(record.supervisor.fields(), signal_number)

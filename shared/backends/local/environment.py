@@ -1,0 +1,32 @@
+"""The environment of a job's command, built from nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# sun_path holds 108 bytes, and multiprocessing puts sockets with names of about 40 below TMPDIR: unix(7).
+_TMPDIR_LENGTH_MAX = 64
+
+
+def build(
+    given: Mapping[str, str], *, own: Mapping[str, str], attempt_directory: str, devices: Sequence[int]
+) -> dict[str, str]:
+    """What the job gave over defaults, and over both what must be true: HOME, the GPUs and `own` (TIDEGATE_*)."""
+    environment = {
+        "PATH": f"{os.path.dirname(sys.executable)}:{_SYSTEM_PATH}",
+        "LANG": "C.UTF-8",
+        "USER": "tidegate",
+        "LOGNAME": "tidegate",
+        "SHELL": "/bin/sh",
+    }
+    temporary = f"{attempt_directory}/tmp"  # noqa: S108 - the attempt's own, mode 0700
+    if len(os.fsencode(temporary)) <= _TMPDIR_LENGTH_MAX:
+        environment["TMPDIR"] = temporary
+    environment.update(given)
+    environment["HOME"] = f"{attempt_directory}/home"
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in devices)
+    environment.update(own)
+    return environment

@@ -1,0 +1,188 @@
+"""What this machine shows of its local jobs: cheap enough to be asked every 20 ms with thousands of ended ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from shared.backends.local import layout, locks, processes
+from shared.backends.local.files import read_record
+from shared.backends.local.names import parse_submission_name
+from shared.backends.local.records import ClaimRecord, ExitRecord, SpecRecord, StartedRecord, read_stop_seen
+
+# A directory's time stamp is as coarse as the kernel's tick (4 to 10 ms): a younger one may hide a change.
+_STAMP_SETTLES_NS = 100_000_000
+_LIVENESS_SECONDS = 1.0
+
+
+class LocalState(StrEnum):
+    """What the records and the processes say of one submission."""
+
+    ACCEPTED = "accepted"  # the intent is recorded and a supervisor is there, about to take the claim
+    CLAIMED = "claimed"  # the claim is taken; files change owner, the command is about to start
+    RUNNING = "running"  # the command is up
+    EXITED = "exited"  # there is a record of the end, and nothing of it is left
+    GONE = "gone"  # no supervisor and no record of an end; with `claim` None it never started and may be launched again
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One submission, as last seen, with the records behind it."""
+
+    submission: str
+    deployment: str
+    job: str
+    attempt: int
+    state: LocalState
+    spec: SpecRecord | None = None
+    claim: ClaimRecord | None = None
+    started: StartedRecord | None = None
+    stop_seen_at: datetime | None = None
+    exit: ExitRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Every submission that is not released. Absence counts only where `complete`."""
+
+    complete: bool
+    submissions: tuple[Seen, ...]
+    problem: str | None = None
+
+
+class Observer:
+    """Keeps what it has read: a record is read once, the directory only when it has changed."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = os.fspath(root)
+        self._open = f"{self._root}/{layout.OPEN}"
+        self._boot_id = processes.boot_id()
+        self._known: set[str] = set()
+        self._seen: dict[str, Seen] = {}
+        self._listed_stamp: int | None = None
+        self._looked_at = -_LIVENESS_SECONDS
+        self._answer = Observation(complete=True, submissions=())
+
+    def observe(self) -> Observation:
+        """Read what is new, and at most once a second whether running ones are alive. Never raises OSError."""
+        try:
+            changed = self._read_new_records()
+            now = time.monotonic()
+            if now - self._looked_at >= _LIVENESS_SECONDS:
+                self._looked_at = now
+                changed = self._look_for_dead(self._seen) or changed
+        except OSError as error:
+            self._listed_stamp = None
+            problem = f"{self._open} could not be read: {error}"
+            return Observation(complete=False, submissions=tuple(self._seen.values()), problem=problem)
+        if changed:
+            self._answer = Observation(complete=True, submissions=tuple(self._seen.values()))
+        return self._answer
+
+    def _read_new_records(self) -> bool:
+        stamp = os.stat(self._open).st_mtime_ns
+        unsure = [seen.submission for seen in self._seen.values() if seen.claim is None and seen.exit is None]
+        if stamp == self._listed_stamp:
+            return self._look_for_dead(unsure)
+        settled = abs(time.time_ns() - stamp) > _STAMP_SETTLES_NS
+        names = set(os.listdir(self._open))
+        fresh, lost = names - self._known, self._known - names
+        touched = {split[0] for name in fresh if (split := layout.split_record_name(name)) is not None}
+        for name in lost:
+            split = layout.split_record_name(name)
+            if split is not None:
+                touched.add(split[0])
+        self._known &= names
+        for submission in touched:
+            self._read(submission, names)
+        self._listed_stamp = stamp if settled else None
+        return self._look_for_dead([*unsure, *touched]) or bool(touched)
+
+    def _read(self, submission: str, names: set[str]) -> None:
+        records: dict[str, dict[str, object]] = {}
+        for kind in layout.RECORD_KINDS:
+            name = f"{submission}.{kind}.json"
+            if name in names and kind != layout.STOP:
+                record = read_record(f"{self._open}/{name}")
+                # A record under another's name is foreign, and is no record of this one.
+                if record is not None and record.get("submission") == submission:
+                    records[kind] = record
+                    self._known.add(name)
+        seen = see(submission, records)
+        if seen is None:
+            self._seen.pop(submission, None)
+        else:
+            self._seen[submission] = seen
+
+    def _look_for_dead(self, submissions: Iterable[str]) -> bool:
+        changed = False
+        for submission in list(submissions):
+            seen = self._seen.get(submission)
+            if seen is None or seen.state in (LocalState.EXITED, LocalState.GONE):
+                continue
+            if is_supervised(self._root, seen, self._boot_id):
+                continue
+            # It may have recorded its end between our listing and its death: only now is the absence of one telling.
+            self._seen[submission] = look(self._root, submission) or replace(seen, state=LocalState.GONE)
+            changed = True
+        return changed
+
+
+def see(submission: str, records: dict[str, dict[str, object]]) -> Seen | None:
+    """What the records alone say, as if the supervisor were alive; None when they say nothing of one of ours."""
+    parsed = parse_submission_name(submission)
+    if parsed is None:
+        return None
+    spec = SpecRecord.read(records[layout.SPEC]) if layout.SPEC in records else None
+    claim = ClaimRecord.read(records[layout.CLAIM]) if layout.CLAIM in records else None
+    started = StartedRecord.read(records[layout.STARTED]) if layout.STARTED in records else None
+    exit_record = ExitRecord.read(records[layout.EXIT]) if layout.EXIT in records else None
+    if exit_record is not None:
+        state = LocalState.EXITED
+    elif started is not None:
+        state = LocalState.RUNNING
+    elif claim is not None:
+        state = LocalState.CLAIMED
+    elif spec is not None:
+        state = LocalState.ACCEPTED
+    else:
+        return None
+    stop_seen = read_stop_seen(records[layout.STOP_SEEN]) if layout.STOP_SEEN in records else None
+    return Seen(submission, parsed[0], parsed[1], parsed[2], state, spec, claim, started, stop_seen, exit_record)
+
+
+def is_supervised(root: str, seen: Seen, boot_id: str) -> bool:
+    """Does the supervisor live? By its recorded identity; before the claim, by the lock that it holds on its spec."""
+    record = seen.claim or seen.started
+    if record is not None:
+        return processes.is_alive(record.supervisor.fields(), boot_id)
+    return locks.is_held(layout.record_path(root, seen.submission, layout.SPEC))
+
+
+def look(root: str, submission: str, directory: str | None = None) -> Seen | None:
+    """One submission, read now; in `directory` when it is released. None: there is no record of it."""
+    where = directory if directory is not None else f"{root}/{layout.OPEN}"
+    seen = _look_once(where, submission)
+    if seen is None or seen.state is LocalState.EXITED:
+        return seen
+    if directory is None and is_supervised(root, seen, processes.boot_id()):
+        return seen
+    # Dead as of now: whatever it recorded before is there by now.
+    again = _look_once(where, submission)
+    if again is None or again.state is LocalState.EXITED:
+        return again
+    return replace(again, state=LocalState.GONE)
+
+
+def _look_once(where: str, submission: str) -> Seen | None:
+    records: dict[str, dict[str, object]] = {}
+    for kind in layout.RECORD_KINDS:
+        record = read_record(f"{where}/{submission}.{kind}.json") if kind != layout.STOP else None
+        if record is not None and record.get("submission") == submission:
+            records[kind] = record
+    return see(submission, records)

@@ -1,0 +1,368 @@
+"""One process per attempt: takes the claim, runs the command, stops it when asked, records how it ended.
+
+A supervisor is forked by the host without importing anything and outlives it. Nothing that the command forks survives
+the supervisor's record of the end: all of it is below this process (PR_SET_CHILD_SUBREAPER), and the record is written
+when there is no child left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from shared.backends.local import command, environment, layout, linux, oom, ownership, processes
+from shared.backends.local.files import create_record, read_record, write_record
+from shared.backends.local.moments import monotonic_ms, now_ms, utc
+from shared.backends.local.orders import Order
+
+REVOKED_CODE = 75
+REVOKED = "revoked"
+ATTEMPT_CLAIMED = "attempt_claimed"
+STOPPED_BEFORE_START = "stopped_before_start"
+TIME_LIMIT = "time_limit"
+OUT_OF_MEMORY = "out_of_memory"
+SUPERVISOR_FAILED = "supervisor_failed"
+
+NUDGE = signal.SIGUSR1
+TIME_LIMIT_GRACE_SECONDS = 30
+# A nudge tells of a stop request at once; this finds the request whose writer died before nudging.
+_LOOK_SECONDS = 1.0
+_WAKERS = {signal.SIGCHLD, NUDGE}
+_NOT_FOR_US = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE}
+
+
+class Supervisor:
+    """The life of one attempt, from claim to record of the end."""
+
+    def __init__(self, root: str, order: Order, uid: int, gid: int, devices: list[int]) -> None:
+        self.root, self.order, self.uid, self.gid, self.devices = root, order, uid, gid, devices
+        self.attempt_directory = order.attempt_directory(root)
+        self.me = processes.identity(os.getpid())
+        self.pid = 0
+        self.started_ms = self.started_monotonic_ms = self.ended_monotonic_ms = 0
+        self.wait_status: int | None = None
+        self.max_rss_bytes: int | None = None
+        self.stop_seen_ms: int | None = None
+        self.stop_mark: tuple[int, int] | None = None
+        self.kill_at_ms: int | None = None
+        self.over_limit = False
+        self.start_recorded = False
+
+    def live(self) -> None:
+        """Returns when the end is recorded, or at once when another process runs this very submission."""
+        try:
+            claimed = self._claim()
+        except OSError as error:
+            self._record_end(reason=SUPERVISOR_FAILED, code=126, sentence=f"the claim could not be written: {error}")
+            return
+        if not claimed:
+            holder = self._claim_holder()
+            if holder != self.order.submission:
+                sentence = (
+                    f"this attempt is claimed by {holder or 'a submission that cannot be read'}: it runs once only"
+                )
+                self._record_end(reason=ATTEMPT_CLAIMED, code=REVOKED_CODE, sentence=sentence)
+            return
+        if os.path.lexists(f"{self.attempt_directory}/{layout.REVOKED}"):
+            self._record_end(reason=REVOKED, code=REVOKED_CODE, sentence="the attempt was revoked before it started")
+            return
+        if self._read_stop() is not None:
+            self.stop_seen_ms = now_ms()
+            sentence = "it was stopped before it started"
+            self._record_end(reason=STOPPED_BEFORE_START, code=REVOKED_CODE, sentence=sentence)
+            return
+        try:
+            self._start()
+        except command.StartFailure as failure:
+            self._record_end(reason=failure.reason, code=failure.code, sentence=failure.sentence)
+            return
+        except OSError as error:
+            self._end_descendants()
+            self._record_end(reason=SUPERVISOR_FAILED, code=126, sentence=f"the command could not be prepared: {error}")
+            return
+        self._watch()
+        self._end_descendants()
+        self._record_exit()
+
+    def give_up(self, problem: BaseException) -> None:
+        """An error of ours: end everything and record that much."""
+        self._end_descendants()
+        if self.pid and self.wait_status is None:
+            self.ended_monotonic_ms = monotonic_ms()
+        sentence = f"the supervisor failed, please report this: {problem!r}"
+        self._record_end(reason=SUPERVISOR_FAILED, code=None, sentence=sentence, ran=self.pid != 0)
+
+    # Before the command
+
+    def _claim(self) -> bool:
+        record: dict[str, object] = {
+            "submission": self.order.submission,
+            "supervisor": self.me,
+            "claimed_at": utc(now_ms()),
+        }
+        if not create_record(f"{self.attempt_directory}/claim", record, durable=True):
+            return False
+        self._persist(lambda: write_record(self._record(layout.CLAIM), record))
+        return True
+
+    def _claim_holder(self) -> str | None:
+        record = read_record(f"{self.attempt_directory}/claim")
+        holder = record.get("submission") if record is not None else None
+        return holder if isinstance(holder, str) else None
+
+    def _start(self) -> None:
+        order, here = self.order, self.attempt_directory
+        directory = f"{here}/{order.directory}"
+        as_root = os.geteuid() == 0
+        for name in ("home", "tmp"):
+            ownership.make_private_directory(f"{here}/{name}", self.uid, self.gid)
+        # The tenant owns the files, so that a command can reopen /dev/stdout, but cannot pass through the directory.
+        ownership.make_private_directory(f"{here}/logs", os.geteuid(), os.getegid())
+        output = [self._open_log(name) for name in ("stdout", "stderr")]
+        if as_root and os.path.isdir(directory) and not os.path.islink(directory):
+            ownership.give(directory, self.uid, self.gid)
+        own = {
+            "TIDEGATE_JOB_ID": order.job,
+            "TIDEGATE_RUN_ID": order.run,
+            "TIDEGATE_ATTEMPT": str(order.attempt),
+            "TIDEGATE_TENANT": order.tenant,
+            "TIDEGATE_OUTPUT_DIR": directory,
+            processes.MARKER: order.submission,
+        }
+        variables = environment.build(order.environment, own=own, attempt_directory=here, devices=self.devices)
+        self.started_ms, self.started_monotonic_ms = now_ms(), monotonic_ms()
+        user = (self.uid, self.gid) if as_root else None
+        self.pid = command.start(order.command, variables, directory, user, output)
+        for fd in output:
+            os.close(fd)
+        self._record_start()
+
+    def _open_log(self, name: str) -> int:
+        path = f"{self.attempt_directory}/logs/{name}"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if os.geteuid() == 0:
+            os.fchown(fd, self.uid, self.gid)
+        return fd
+
+    def _record_start(self) -> None:
+        record: dict[str, object] = {
+            "submission": self.order.submission,
+            "supervisor": self.me,
+            "command": processes.identity(self.pid),
+            "started_at": utc(self.started_ms),
+            "devices": self.devices,
+        }
+        try:
+            write_record(self._record(layout.STARTED), record)
+        except OSError as error:  # a full disk does not end a job: tried again at every look
+            complain(f"{self.order.submission}: its start is not recorded yet: {error}")
+        else:
+            self.start_recorded = True
+
+    # While it runs
+
+    def _watch(self) -> None:
+        self._heed_stop()
+        while self.wait_status is None:
+            signal.sigtimedwait(_WAKERS, self._patience())
+            self._reap()
+            if self.wait_status is None:
+                if not self.start_recorded:
+                    self._record_start()
+                self._heed_stop()
+                self._heed_clock()
+
+    def _patience(self) -> float:
+        until = _LOOK_SECONDS
+        if self.kill_at_ms is not None:
+            until = min(until, (self.kill_at_ms - monotonic_ms()) / 1000)
+        limit = self._limit_ms()
+        if limit is not None and not self.over_limit:
+            until = min(until, (limit - monotonic_ms()) / 1000)
+        return max(until, 0.001)
+
+    def _limit_ms(self) -> int | None:
+        seconds = self.order.time_limit_seconds
+        return None if seconds is None else self.started_monotonic_ms + seconds * 1000
+
+    def _heed_stop(self) -> None:
+        request = self._read_stop()
+        if request is None:
+            return
+        signal_number, grace_ms = _asked(request)
+        if self.stop_seen_ms is None:
+            self.stop_seen_ms = now_ms()
+            record: dict[str, object] = {
+                "submission": self.order.submission,
+                "stop_seen_at": utc(self.stop_seen_ms),
+            }
+            try:
+                write_record(self._record(layout.STOP_SEEN), record, durable=True)
+            except OSError as error:  # the record of the end will say it: a full disk does not keep a job running
+                complain(f"{self.order.submission}: the stop is heeded and not recorded yet: {error}")
+            self._reap()
+            if self.wait_status is not None:
+                self.stop_seen_ms = None  # it had ended by itself before any signal was sent
+                return
+        self._end_within(grace_ms, signal_number)
+
+    def _heed_clock(self) -> None:
+        now = monotonic_ms()
+        limit = self._limit_ms()
+        if limit is not None and now >= limit and not self.over_limit:
+            self.over_limit = True
+            self._end_within(TIME_LIMIT_GRACE_SECONDS * 1000, signal.SIGTERM)
+        if self.kill_at_ms is not None and now >= self.kill_at_ms:
+            processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
+            self.kill_at_ms = now + 100
+
+    def _end_within(self, grace_ms: int, signal_number: int) -> None:
+        deadline = monotonic_ms() + grace_ms
+        self.kill_at_ms = deadline if self.kill_at_ms is None else min(self.kill_at_ms, deadline)
+        if grace_ms > 0:
+            processes.signal_all(processes.descendants(os.getpid()), self.pid, signal_number)
+        else:
+            processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
+
+    def _read_stop(self) -> dict[str, object] | None:
+        """A stop request that was not heeded yet."""
+        path = self._record(layout.STOP)
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        mark = (status.st_ino, status.st_mtime_ns)
+        if mark == self.stop_mark:
+            return None
+        record = read_record(path)
+        if record is not None:
+            self.stop_mark = mark
+        return record
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.pid and self.wait_status is None:
+                self.ended_monotonic_ms = monotonic_ms()
+                self.wait_status = status
+                self.max_rss_bytes = usage.ru_maxrss * 1024
+
+    # The end
+
+    def _end_descendants(self) -> None:
+        """Returns when this process has no child left."""
+        pause = 0.0005
+        while True:
+            self._reap()
+            try:
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
+            signal.sigtimedwait({signal.SIGCHLD}, pause)
+            pause = min(pause * 2, 0.1)
+
+    def _record_exit(self) -> None:
+        assert self.wait_status is not None
+        code: int | None = None
+        killed_by: int | None = None
+        reason = sentence = None
+        if os.WIFSIGNALED(self.wait_status):
+            killed_by = os.WTERMSIG(self.wait_status)
+        else:
+            code = os.WEXITSTATUS(self.wait_status)
+        if self.over_limit:
+            reason = TIME_LIMIT
+            sentence = f"it ran longer than its time limit of {self.order.time_limit_seconds} s"
+        elif killed_by == signal.SIGKILL and oom.was_killed_for_memory(self.pid, self.started_monotonic_ms):
+            reason = OUT_OF_MEMORY
+            sentence = "the kernel killed it because the machine or its group ran out of memory"
+        self._record_end(reason=reason, code=code, killed_by=killed_by, sentence=sentence, ran=True)
+
+    def _record_end(
+        self,
+        *,
+        reason: str | None,
+        code: int | None,
+        sentence: str | None,
+        killed_by: int | None = None,
+        ran: bool = False,
+    ) -> None:
+        duration = max(0, self.ended_monotonic_ms - self.started_monotonic_ms) if ran else 0
+        ended_ms = self.started_ms + duration if ran else now_ms()
+        record: dict[str, object] = {
+            "submission": self.order.submission,
+            "job": self.order.job,
+            "attempt": self.order.attempt,
+            "tenant": self.order.tenant,
+            "ran": ran,
+            "code": code,
+            "signal": killed_by,
+            "reason": reason,
+            "sentence": sentence,
+            "started_at": utc(self.started_ms) if ran else None,
+            # The start plus the measured duration: a clock that is set meanwhile lengthens nothing.
+            "ended_at": utc(ended_ms),
+            "duration_ms": duration,
+            "recorded_at": utc(now_ms()),
+            "stop_seen_at": utc(self.stop_seen_ms) if self.stop_seen_ms is not None else None,
+            "devices": self.devices,
+            "max_rss_bytes": self.max_rss_bytes,
+            "self_reported": os.geteuid() == self.uid,
+            "boot_id": self.me["boot_id"],
+        }
+        self._persist(lambda: write_record(self._record(layout.EXIT), record, durable=True))
+
+    def _persist(self, write: Callable[[], None]) -> None:
+        """Do not go on without the record: a full disk is waited out, as nobody else saw what it says."""
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                complain(f"{self.order.submission}: a record cannot be written, trying again: {error}")
+                time.sleep(1.0)
+
+    def _record(self, kind: str) -> str:
+        return layout.record_path(self.root, self.order.submission, kind)
+
+
+def become_supervisor(kept_fd: int) -> None:
+    """Turn a fresh fork of the host into a session of its own that holds nothing of the host's but `kept_fd`."""
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAKERS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in _NOT_FOR_US:
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.closerange(3, kept_fd)
+    os.closerange(kept_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    linux.become_subreaper()
+    linux.name_process("tidegate-super")
+
+
+def complain(sentence: str) -> None:
+    """One line in the host's log."""
+    try:
+        os.write(2, f"{utc(now_ms())} {sentence}\n".encode(errors="backslashreplace"))
+    except OSError:
+        return
+
+
+def _asked(request: dict[str, object]) -> tuple[int, int]:
+    """(signal, grace in milliseconds) of a stop request; what is not sensible in it is read as TERM and no grace."""
+    signal_number, grace = request.get("signal"), request.get("grace_seconds")
+    if type(signal_number) is not int or not 0 < signal_number < signal.NSIG:
+        signal_number = int(signal.SIGTERM)
+    if not isinstance(grace, (int, float)) or not 0 <= grace <= 31_536_000:
+        grace = 0
+    return signal_number, int(grace * 1000)
