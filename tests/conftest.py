@@ -1,10 +1,11 @@
 """What tests share: the real PostgreSQL and nats-server, started once and clean for each test, and a whole stack."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import nats
 import pytest
 
+from tests.databases import Databases, FreshDatabase, ServiceDatabase
 from tests.servers import NatsServer, PostgresServer
 
 
@@ -15,6 +16,29 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def databases(postgres: PostgresServer) -> Databases:
+    """Makes databases from templates that the whole run shares."""
+    return Databases(postgres)
+
+
+@pytest.fixture
+async def service_database(databases: Databases) -> AsyncIterator[FreshDatabase]:
+    """`await service_database("api")`: a fresh, migrated database for a service, dropped after the test.
+
+    `migrated=()` leaves every schema empty, `migrated=EVERY_SERVICE` fills all.
+    """
+    made: list[ServiceDatabase] = []
+
+    async def fresh(service: str, *, migrated: tuple[str, ...] | None = None) -> ServiceDatabase:
+        made.append(await databases.fresh(service, migrated=migrated))
+        return made[-1]
+
+    yield fresh
+    for database in made:
+        await databases.drop(database)
 
 
 @pytest.fixture(scope="session")

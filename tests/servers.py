@@ -11,9 +11,11 @@ from infra.embedded.binaries import find_nats, find_postgres
 from infra.embedded.home import Home
 from infra.embedded.nats import Nats
 from infra.embedded.ports import Ports
-from infra.embedded.postgres import Postgres
+from infra.embedded.postgres import SUPERUSER, Postgres
 from infra.embedded.probes import why_not_ready
 from infra.embedded.processes import Process, start
+from infra.nats.permissions import ADMIN
+from shared.contracts.subjects import SERVICES
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
@@ -71,10 +73,10 @@ class PostgresServer(Server):
     """PostgreSQL without fsync: no test cuts the power, and a start takes half the time."""
 
     def __init__(self, folder: Path) -> None:
-        home = Home(folder)
-        home.make()
-        self.postgres = Postgres.at(find_postgres(), home.postgres, home.secret("postgres.password"))
-        super().__init__(self.postgres.process(home.log("postgres"), fsync="off"))
+        self._home = Home(folder)
+        self._home.make()
+        self.postgres = Postgres.at(find_postgres(), self._home.postgres, self.password(SUPERUSER))
+        super().__init__(self.postgres.process(self._home.log("postgres"), fsync="off"))
 
     def start(self) -> None:
         self.postgres.prepare()
@@ -83,6 +85,10 @@ class PostgresServer(Server):
     def stop(self) -> None:
         super().stop()
         self.postgres.clean()
+
+    def password(self, role: str) -> str:
+        """Of the superuser, a service's login or its owner, by the role's name."""
+        return self._home.secret(f"{role}.postgres.password")
 
     def superuser_url(self, database: str = "postgres") -> str:
         return self.postgres.superuser_url(database)
@@ -99,7 +105,7 @@ class NatsServer(Server):
         super().__init__(self.nats.process(home.log("nats")))
 
     def start(self) -> None:
-        self.nats.configure(f"authorization {{ users: [{{ user: admin, password: {self.password('admin')} }}] }}")
+        self.nats.configure({user: self.password(user) for user in (ADMIN, *SERVICES)})
         super().start()
 
     @property

@@ -27,7 +27,7 @@ class Ports:
         self._home = home
         self._remembered = remembered
         self._claims: dict[int, socket.socket] = {}
-        self.chosen: dict[str, int] = {}
+        self._chosen: dict[str, int] = {}
 
     def exactly(self, name: str, port: int) -> int:
         """The very port that was asked for."""
@@ -36,18 +36,22 @@ class Ports:
                 f"port {port} is in use by another program or stack. Choose another with --http-port, "
                 f"or see who has it: `ss -ltnp 'sport = :{port}'`."
             )
-        self.chosen[name] = port
+        self._chosen[name] = port
         return port
 
     def some(self, name: str, wish: int | None = None) -> int:
         """The port of last time where it is free, else the wished one, else any."""
         for port in self._candidates(name, wish):
             if self._claim(port):
-                self.chosen[name] = port
+                self._chosen[name] = port
                 return port
         raise PortTakenError(
             f"no free port between {_FIRST} and {_LAST} for {name}: end some of the programs that listen there."
         )
+
+    def held(self) -> dict[str, int]:
+        """All of them, by name."""
+        return dict(self._chosen)
 
     def _candidates(self, name: str, wish: int | None) -> Iterator[int]:
         if name in self._remembered:

@@ -16,7 +16,7 @@ from infra.embedded.processes import Account, Identity, Process
 from infra.embedded.reach import can_reach, unprivileged_account, within_reach
 
 SUPERUSER = "postgres"
-DATABASE = "tidegate"
+DATABASE = "tidegate"  # as infra.postgres.provision makes it, which this module is too light to import
 
 _LONGEST_SOCKET_PATH = 107  # sun_path in unix(7), less its final zero byte
 _SOCKET = ".s.PGSQL.5432"
@@ -56,8 +56,7 @@ class Postgres:
 
     def url(self, role: str, password: str, database: str = DATABASE) -> str:
         """The address for one login role."""
-        quoted = urllib.parse.quote(password, safe="")
-        return f"postgresql://{role}:{quoted}@/{database}?host={urllib.parse.quote(str(self.socket), safe='/')}"
+        return socket_url(self.socket, role, password, database)
 
     def superuser_url(self, database: str = DATABASE) -> str:
         return self.url(SUPERUSER, self.password, database)
@@ -143,6 +142,12 @@ class Postgres:
                     yield identity
             except OSError:  # gone, or another user's
                 continue
+
+
+def socket_url(socket: Path, role: str, password: str, database: str = DATABASE) -> str:
+    """The address of a server that listens in the folder `socket`, for one login role."""
+    quoted = urllib.parse.quote(password, safe="")
+    return f"postgresql://{role}:{quoted}@/{database}?host={urllib.parse.quote(str(socket), safe='/')}"
 
 
 def socket_folder(data: Path, account: Account | None) -> Path:

@@ -1,5 +1,6 @@
 """Processes as data, how they are started, and how one is told apart from a stranger that got the same pid."""
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,6 +59,11 @@ class Identity:
         return None if ticks is None else cls(pid, ticks, boot_id())
 
     @classmethod
+    def of_child(cls, child: subprocess.Popen[bytes]) -> Self:
+        """Of a child that was not waited for yet, so that even a dead one still has its pid."""
+        return cls(child.pid, _start_ticks(child.pid, dead_too=True) or 0, boot_id())
+
+    @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(int(value["pid"]), int(value["start_ticks"]), str(value["boot_id"]))
 
@@ -91,6 +98,29 @@ class Identity:
         self.gone_within(10)
         return False
 
+    async def gone(self) -> None:
+        """Wait for its end, child or not: a pid's handle becomes readable then (pidfd_open(2))."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(handle, over.set)
+        try:
+            if self.alive():
+                await over.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+
+    def started_at(self) -> str:
+        """When it started, by the machine's clock."""
+        booted = next(
+            int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line[:5] == "btime"
+        )
+        moment = datetime.fromtimestamp(booted + self.start_ticks / os.sysconf("SC_CLK_TCK"), UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
     def gone_within(self, seconds: float) -> bool:
         """Wait for its end."""
         deadline = time.monotonic() + seconds
@@ -106,14 +136,14 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _start_ticks(pid: int) -> int | None:
+def _start_ticks(pid: int, *, dead_too: bool = False) -> int | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # proc(5): the name, in parentheses, may hold any character; after it state is the first field, starttime the 20th.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    return int(fields[19]) if dead_too or fields[0] not in "ZX" else None
 
 
 def tied_to_parent(process: Process) -> Callable[[], None] | None:

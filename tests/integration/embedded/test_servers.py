@@ -4,6 +4,7 @@ import asyncpg
 import nats
 import pytest
 
+from tests.databases import FreshDatabase
 from tests.servers import NatsServer, PostgresServer
 
 
@@ -44,3 +45,17 @@ async def test_nats_keeps_acknowledged_messages_over_a_kill(own_nats_server: Nat
     connection = await nats.connect(own_nats_server.url, **own_nats_server.login("admin"))
     assert (await connection.jetstream().get_msg("KEPT", seq=1)).data == b"one"
     await connection.close()
+
+
+async def test_each_test_gets_a_database_of_its_own(service_database: FreshDatabase) -> None:
+    first, second = await service_database("metering", migrated=()), await service_database("metering", migrated=())
+    owner = await asyncpg.connect(first.owner_url)
+    await owner.execute("CREATE TABLE only_here AS SELECT 1 AS one")
+    await owner.close()
+    login = await asyncpg.connect(first.url)
+    assert await login.fetchval("SELECT one FROM only_here") == 1
+    await login.close()
+    login = await asyncpg.connect(second.url)
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await login.fetchval("SELECT one FROM only_here")
+    await login.close()

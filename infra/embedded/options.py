@@ -1,0 +1,36 @@
+"""What `tidegate up` may be told."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+
+def default_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """TIDEGATE_HOME, else `.tidegate` in the user's home."""
+    given = environ.get("TIDEGATE_HOME")
+    return Path(given) if given else Path.home() / ".tidegate"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a stack is to be started."""
+
+    home: Path
+    http_port: int | None = None
+    """None takes the port of last time, else 8420 where it is free."""
+    virtual_gpus: int | None = None
+    """None hands out the machine's real GPUs, or 8 virtual ones where it has none."""
+    slots: int | None = None
+    """Jobs that run at once on this machine; None leaves it to the runner host."""
+    detach: bool = False
+    allow_tenants: bool = False
+    """More than one tenant also without root, where their jobs run under one uid and can read each other's files."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"home": str(self.home)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(**(dict(value) | {"home": Path(value["home"])}))
