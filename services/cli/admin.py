@@ -1,0 +1,171 @@
+"""`tidegate usage | quota | token | dead-letters`: what was used, the limits, who may come in, what got stuck."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from services.cli.output import out, print_json, print_table, table
+from services.cli.session import connect
+
+AsJson = Annotated[bool, typer.Option("--json", help="print the API's own objects")]
+quota = typer.Typer(help="How much a tenant may hold at once.", no_args_is_help=True)
+token = typer.Typer(help="Who may come in.", no_args_is_help=True)
+dead = typer.Typer(help="Messages that kept failing, parked so that they block nothing.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("usage", help="GPU time used, by tenant, user or job.")(usage)
+    app.add_typer(quota, name="quota")
+    app.add_typer(token, name="token")
+    app.add_typer(dead, name="dead-letters")
+
+
+def usage(
+    by: Annotated[str, typer.Option("--by", help="tenant, user or job")] = "tenant",
+    job: Annotated[str | None, typer.Option(help="of one job only")] = None,
+    as_json: AsJson = False,
+) -> None:
+    if by not in ("tenant", "user", "job"):
+        raise typer.BadParameter(f"--by {by!r}: give tenant, user or job")
+    with connect() as client:
+        answer = client.call("GET", "/v1/usage", params={"group_by": by} | ({"job": job} if job else {}))
+    if as_json:
+        return print_json(answer)
+    rows = table("TENANT", "USER", "JOB", "SEGMENTS", "GPU_SECONDS", "NOT BILLABLE", "")
+    for row in answer["rows"]:
+        rows.add_row(
+            row["tenant"],
+            row.get("user") or "",
+            row.get("job") or "",
+            str(row["segments"]),
+            _seconds(row["gpu_milliseconds"]),
+            _seconds(row.get("not_billable_gpu_milliseconds", 0)),
+            "estimated" if row.get("estimated") else "",
+        )
+    print_table(rows)
+    return None
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03}"
+
+
+@quota.command("get", help="Show the quota of a tenant, or of all.")
+def quota_get(tenant: Annotated[str | None, typer.Argument()] = None, as_json: AsJson = False) -> None:
+    with connect(admin=True) as client:
+        answer = client.call("GET", f"/v1/quotas/{tenant}" if tenant else "/v1/quotas")
+    if as_json:
+        return print_json(answer)
+    _print_quotas(answer.get("quotas", [answer]))
+    return None
+
+
+@quota.command("set", help="Set a tenant's quota; `none` lifts a limit.")
+def quota_set(
+    tenant: Annotated[str, typer.Argument()],
+    slots: Annotated[str | None, typer.Option(help="jobs at once, or none")] = None,
+    gpus: Annotated[str | None, typer.Option(help="GPUs at once, or none")] = None,
+    as_json: AsJson = False,
+) -> None:
+    body = {name: _limit(name, text) for name, text in (("slots", slots), ("gpus", gpus)) if text is not None}
+    if not body:
+        raise typer.BadParameter("name what to set: --slots N, --gpus N")
+    with connect(admin=True) as client:
+        answer = client.call("PUT", f"/v1/quotas/{tenant}", json=body)
+    if as_json:
+        return print_json(answer)
+    _print_quotas([answer])
+    return None
+
+
+def _limit(name: str, text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdecimal():
+        raise typer.BadParameter(f"--{name} {text!r}: give a whole number from 0, or none")
+    return int(text)
+
+
+def _print_quotas(quotas: list[dict[str, Any]]) -> None:
+    rows = table("TENANT", "SLOTS", "USED", "GPUS", "USED", "CHANGED BY")
+    for row in quotas:
+        slots, gpus = (row.get(key) for key in ("slots", "gpus"))
+        rows.add_row(
+            row["tenant"],
+            "no limit" if slots is None else str(slots),
+            str(row.get("slots_used", 0)),
+            "no limit" if gpus is None else str(gpus),
+            str(row.get("gpus_used", 0)),
+            row.get("changed_by") or "",
+        )
+    print_table(rows)
+
+
+@token.command("create", help="Make a token; it is shown this once.")
+def token_create(
+    tenant: Annotated[str, typer.Option(help="the tenant it belongs to")],
+    user: Annotated[str, typer.Option(help="who uses it")],
+    role: Annotated[str, typer.Option(help="user or admin")] = "user",
+    name: Annotated[str | None, typer.Option(help="what it is for")] = None,
+    as_json: AsJson = False,
+) -> None:
+    body = {"tenant": tenant, "user": user, "role": role} | ({"name": name} if name else {})
+    with connect(admin=True) as client:
+        answer = client.call("POST", "/v1/tokens", json=body)
+    if as_json:
+        return print_json(answer)
+    out.print(answer["token"], markup=False)
+    return None
+
+
+@token.command("ls", help="List tokens (never their values).")
+def token_ls(as_json: AsJson = False) -> None:
+    with connect(admin=True) as client:
+        answer = client.call("GET", "/v1/tokens")
+    if as_json:
+        return print_json(answer)
+    rows = table("ID", "TENANT", "USER", "ROLE", "NAME", "REVOKED")
+    for row in answer["items"]:
+        revoked = "revoked" if row.get("revoked_at") else ""
+        rows.add_row(str(row["id"]), row["tenant"], row["user"], row["role"], row.get("name") or "", revoked)
+    print_table(rows)
+    return None
+
+
+@token.command("revoke", help="Make a token worthless at once.")
+def token_revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+    with connect(admin=True) as client:
+        client.call("DELETE", f"/v1/tokens/{token_id}")
+    out.print(f"token {token_id} is revoked")
+
+
+@dead.command("ls", help="List parked messages of every service.")
+def dead_ls(as_json: AsJson = False) -> None:
+    with connect(admin=True) as client:
+        answer = client.call("GET", "/v1/dead-letters")
+    if as_json:
+        return print_json(answer)
+    if not answer["items"]:
+        out.print("no dead letters")
+    else:
+        rows = table("SERVICE", "ID", "SUBJECT", "PARKED", "ERROR")
+        for row in answer["items"]:
+            rows.add_row(row["service"], str(row["id"]), row["subject"], row["parked_at"], escape(row["error"]))
+        print_table(rows)
+    if answer.get("unreachable"):
+        out.print(f"[yellow]not asked, since they do not answer:[/] {', '.join(answer['unreachable'])}")
+    return None
+
+
+@dead.command("show", help="Show one parked message with its error and body.")
+def dead_show(service: Annotated[str, typer.Argument()], letter: Annotated[int, typer.Argument(metavar="ID")]) -> None:
+    with connect(admin=True) as client:
+        print_json(client.call("GET", f"/v1/dead-letters/{service}/{letter}"))
+
+
+@dead.command("retry", help="Handle one parked message again.")
+def dead_retry(service: Annotated[str, typer.Argument()], letter: Annotated[int, typer.Argument(metavar="ID")]) -> None:
+    with connect(admin=True) as client:
+        client.call("POST", f"/v1/dead-letters/{service}/{letter}/retry")
+    out.print(f"dead letter {letter} of {service} was handled")

@@ -1,0 +1,157 @@
+"""`tidegate ls | show | logs | events | stop | hold | release`."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from services.cli.output import ago, out, print_json, print_table, state_text, table
+from services.cli.render import show_job
+from services.cli.session import connect
+from services.cli.stack import is_service, stack_logs
+from shared.client.views import JobView
+from shared.contracts.ids import is_id
+from shared.lifecycle.states import StageStatus, State
+
+Job = Annotated[str, typer.Argument(help="the job's id")]
+AsJson = Annotated[bool, typer.Option("--json", help="print the API's own objects")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ls", help="List jobs, newest first.")(ls)
+    app.command("show", help="Show one job: its five stages, and what it waits on.")(show)
+    app.command("logs", help="Print a job's output, or a service's log of the embedded stack.")(logs)
+    app.command("events", help="Print the events of a job, or of everything that you may see.")(events)
+    app.command("stop", help="Stop a job: its outputs so far are copied back.")(stop)
+    app.command("hold", help="Hold a waiting job back until it is released.")(hold)
+    app.command("release", help="Let a held job go on.")(release)
+
+
+def ls(
+    state: Annotated[State | None, typer.Option(help="only jobs in this state", case_sensitive=False)] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="how many")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    with connect() as client:
+        if as_json:
+            params = {"limit": limit} | ({"state": state.value} if state else {})
+            return print_json(client.call("GET", "/v1/jobs", params=params)["items"])
+        page = client.jobs(state=state.value if state else None, limit=limit)
+    if not page.items:
+        out.print("no jobs" + (f" in state {state}" if state else "") + ": `tidegate submit -- CMD` makes one")
+        return None
+    rows = table("ID", "NAME", "STATE", "GPUS", "SUBMITTED", "WAITS ON")
+    for job in page.items:
+        rows.add_row(
+            job.id,
+            escape(job.name),
+            state_text(job.state),
+            str(job.spec.gpus),
+            ago(job.submitted_at),
+            escape(_why(job)),
+        )
+    print_table(rows)
+    if page.next_cursor:
+        out.print(f"[dim]older jobs are not shown: --limit {min(limit * 5, 200)}[/]")
+    return None
+
+
+def _why(job: JobView) -> str:
+    if job.ended:
+        return "" if job.state is State.SUCCEEDED else job.message or ""
+    return next((stage.waiting_on or "" for stage in job.stages if stage.status is StageStatus.ACTIVE), "")
+
+
+def show(job: Job, as_json: AsJson = False) -> None:
+    with connect() as client:
+        if as_json:
+            print_json(client.call("GET", f"/v1/jobs/{_checked(job)}"))
+        else:
+            show_job(client.job(_checked(job)))
+
+
+def logs(
+    target: Annotated[
+        str, typer.Argument(help="a job's id, or a service of the embedded stack", metavar="JOB|SERVICE")
+    ],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job has ended")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="what it wrote to its standard error")] = False,
+) -> None:
+    if is_service(target):
+        raise typer.Exit(stack_logs(target, follow=follow))
+    with connect() as client:
+        for chunk in client.logs(_checked(target), stream="stderr" if stderr else "stdout", follow=follow):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+
+
+def events(
+    job: Annotated[
+        str | None, typer.Argument(help="the job's id; all of your tenant's jobs where none is given")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="go on as they come (until the job has ended)")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    with connect() as client:
+        if job is not None and not follow:
+            for item in client.call("GET", f"/v1/jobs/{_checked(job)}/events")["items"]:
+                _print_event(item, as_json=as_json)
+            return
+        if job is None and not follow:
+            raise typer.BadParameter("give a job's id, or -f to follow everything as it comes")
+        path = "/v1/events" if job is None else f"/v1/jobs/{_checked(job)}/events"
+        for event in client.events(path):
+            _print_event(json.loads(event.data), as_json=as_json)
+
+
+def _print_event(event: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(event, ensure_ascii=False) + "\n")
+    else:
+        job = event["job"]
+        active = next((s.get("waiting_on") for s in job.get("stages", ()) if s.get("status") == "active"), None)
+        said = job.get("message") or active or ""
+        out.print(
+            f"{job['epoch']}-{job['seq']:<3} {escape(job['name']):<16} {escape(event['type']):<10} "
+            f"{state_text(job['state'])}  {escape(said)}"
+        )
+    sys.stdout.flush()
+
+
+def stop(
+    job: Job,
+    force: Annotated[bool, typer.Option("--force", help="kill at once, without a grace")] = False,
+    grace: Annotated[int | None, typer.Option(help="seconds between SIGTERM and SIGKILL", min=0)] = None,
+    as_json: AsJson = False,
+) -> None:
+    _command(job, "stop", {"force": force, "grace_seconds": grace}, as_json)
+
+
+def hold(job: Job, reason: Annotated[str, typer.Option(help="why")] = "held by hand", as_json: AsJson = False) -> None:
+    _command(job, "hold", {"reason": reason}, as_json)
+
+
+def release(job: Job, as_json: AsJson = False) -> None:
+    _command(job, "release", {}, as_json)
+
+
+def _command(job: str, action: str, body: dict[str, Any], as_json: bool) -> None:
+    with connect() as client:
+        view = client.command(_checked(job), action, body)
+        if as_json:
+            print_json(client.call("GET", f"/v1/jobs/{view.id}"))
+        else:
+            asked = f", {view.desired_state} asked for" if view.desired_state != "run" and not view.ended else ""
+            out.print(f"{view.id} {state_text(view.state)}{asked}")
+
+
+def _checked(job: str) -> str:
+    if not is_id(job):
+        raise typer.BadParameter(
+            f"{job!r} is not a job id: ids begin with j and have 27 letters and digits; see `tidegate ls`"
+        )
+    return job

@@ -1,0 +1,79 @@
+"""`tidegate outputs [ls] | get`: what came back from a job."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from services.cli.output import err, out, print_json, print_table, size, table
+from services.cli.session import connect
+from shared.contracts.ids import is_id
+
+
+def register(app: typer.Typer) -> None:
+    app.command("outputs", help="List what came back from a job; `outputs get JOB [PATH…]` fetches it.")(outputs)
+
+
+def outputs(
+    words: Annotated[list[str], typer.Argument(help="[ls|get] JOB [PATH…]", metavar="[ls|get] JOB [PATH...]")],
+    to: Annotated[
+        Path | None, typer.Option("--to", help="where to put the files; ./NAME-outputs where not given")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the manifest")] = False,
+) -> None:
+    action, *rest = words if words[0] in ("ls", "get") else ["ls", *words]
+    if not rest or not is_id(rest[0]):
+        given = rest[0] if rest else "nothing"
+        raise typer.BadParameter(f"give a job's id after {action!r}, not {given!r}; see `tidegate ls`")
+    if action == "get":
+        fetch(rest[0], rest[1:], to, as_json=as_json)
+    else:
+        listing(rest[0], as_json=as_json)
+
+
+def listing(job: str, *, as_json: bool) -> None:
+    with connect() as client:
+        if as_json:
+            return print_json(client.call("GET", f"/v1/jobs/{job}/outputs"))
+        manifest = client.outputs(job)
+    rows = table("PATH", "SIZE", "SHA256")
+    for file in manifest.files:
+        is_folder = file.kind == "directory"
+        rows.add_row(escape(file.path) + "/" * is_folder, "" if is_folder else size(file.size_bytes), file.sha256[:19])
+    print_table(rows)
+    return None
+
+
+def fetch(job: str, paths: list[str], to: Path | None, *, as_json: bool) -> None:
+    """Fetch all outputs, or those named (a folder's name fetches what is in it)."""
+    with connect() as client:
+        manifest = client.outputs(job)
+        files = [file for file in manifest.files if not paths or any(_under(file.path, path) for path in paths)]
+        missing = [path for path in paths if not any(_under(file.path, path) for file in manifest.files)]
+        if missing:
+            raise typer.BadParameter(f"{', '.join(missing)}: not among its outputs; see `tidegate outputs {job}`")
+        root = to or Path(f"{client.job(job).name}-outputs")
+        total = sum(file.size_bytes for file in files)
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=err,
+            transient=True,
+            disable=as_json or not err.is_terminal,
+        )
+        with bar:
+            task = bar.add_task("downloading", total=total)
+            got = [client.download_output(job, file, root, lambda n: bar.advance(task, n)) for file in files]
+    if as_json:
+        return print_json([str(path) for path in got])
+    for path in got:
+        out.print(str(path), markup=False)
+    return None
+
+
+def _under(path: str, asked: str) -> bool:
+    return path == asked or path.startswith(asked.rstrip("/") + "/")

@@ -1,0 +1,132 @@
+"""`tidegate submit`: pack the working directory, send what the server does not have, submit, and follow if asked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from services.cli.follow import finish, follow
+from services.cli.output import err, out, print_json
+from services.cli.session import connect
+from shared.client.client import Tidegate
+from shared.client.errors import ClientError
+from shared.client.snapshot import SnapshotError, pack
+from shared.contracts.spec import JobSpec, SubmitRequest
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        "submit",
+        context_settings={"allow_interspersed_args": False},
+        help="Submit a job: everything after -- is its command, run in a copy of the working directory.",
+    )(submit)
+
+
+def submit(
+    command: Annotated[list[str], typer.Argument(help="the command and its arguments, after --", metavar="-- CMD...")],
+    gpus: Annotated[int, typer.Option(help="GPUs that the job holds while it runs", min=0)] = 0,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--in", help="a file or folder of the directory that must be there; repeatable")
+    ] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option("--out", help="what to copy back, such as 'model/**'; repeatable")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="a name to find it by; the program's name where none is given")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE for the job's environment; repeatable")
+    ] = None,
+    directory: Annotated[Path, typer.Option("--dir", help="the directory to run in; a copy of it is sent")] = Path(),
+    no_snapshot: Annotated[bool, typer.Option("--no-snapshot", help="send no directory: run in an empty one")] = False,
+    coretype: Annotated[str, typer.Option(help="which kind of machine")] = "local",
+    project: Annotated[str, typer.Option(help="the project it counts for")] = "default",
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="higher goes first among waiting jobs")] = 0,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="return when the job has ended; exit 1 if it did not succeed")
+    ] = False,
+    follow_it: Annotated[
+        bool, typer.Option("--follow", "-f", help="like --wait, and show stages and logs live")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the API's job object")] = False,
+) -> None:
+    """Submit a job."""
+    with connect() as client:
+        snapshot = None if no_snapshot else _send_snapshot(client, directory, tuple(inputs or ()), quiet=as_json)
+        request = _request(
+            {
+                "command": command,
+                "gpus": gpus,
+                "inputs": inputs or [],
+                "outputs": outputs or [],
+                "env": dict(_pair(text) for text in env or []),
+                "coretype": coretype,
+                "snapshot": snapshot,
+            },
+            {"name": name, "project": project, "priority": priority},
+        )
+        job = client.submit(request)
+        if not as_json:
+            out.print(f"submitted [bold]{job.name}[/] as {job.id}")
+            for warning in job.warnings:
+                err.print(f"[yellow]warning:[/] {warning}")
+        if follow_it and not as_json:
+            raise typer.Exit(finish(follow(client, job.id), shown=True))
+        if wait or follow_it:
+            job = client.wait(job.id)
+            if as_json:
+                print_json(client.call("GET", f"/v1/jobs/{job.id}"))
+                raise typer.Exit(0 if job.state == "SUCCEEDED" else 1)
+            raise typer.Exit(finish(job, shown=False))
+        if as_json:
+            print_json(client.call("GET", f"/v1/jobs/{job.id}"))
+        else:
+            out.print(
+                f"  tidegate show {job.id}     [dim]where it is[/]\n  tidegate logs -f {job.id}  [dim]what it prints[/]"
+            )
+
+
+def _request(spec: dict[str, object], rest: dict[str, object]) -> SubmitRequest:
+    try:
+        return SubmitRequest(spec=JobSpec.model_validate(spec), **{k: v for k, v in rest.items() if v is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+        raise typer.BadParameter(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark or not name:
+        raise typer.BadParameter(f"--env {text!r}: give it as NAME=VALUE")
+    return name, value
+
+
+def _send_snapshot(client: Tidegate, directory: Path, inputs: tuple[str, ...], *, quiet: bool) -> str:
+    """Pack and upload `directory` unless the server has that very content; the snapshot's digest."""
+    if not directory.is_dir():
+        raise typer.BadParameter(f"--dir {directory}: there is no such directory")
+    root = directory.resolve()
+    if root in (Path("/"), Path.home().resolve()):
+        raise ClientError(
+            f"the working directory {root} would be sent as a whole: go into the job's own directory, "
+            "name it with --dir, or send nothing with --no-snapshot"
+        )
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+    try:
+        with bar, pack(root, extra=inputs) as packed:
+            task = bar.add_task("uploading", total=packed.size_bytes)
+            client.upload_snapshot(packed.digest, packed.file, packed.size_bytes, lambda n: bar.advance(task, n))
+            return packed.digest
+    except SnapshotError as error:
+        raise ClientError(str(error)) from None
