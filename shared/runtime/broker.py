@@ -7,7 +7,7 @@ is matched to the waiting publish here, so that it fails at once and by name ins
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 import nats.errors
 import orjson
 from faststream.nats import NatsBroker
+from faststream.nats.broker.broker import UNRECOVERABLE_CONNECT_ERRORS
 from faststream.security import SASLPlaintext
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -31,9 +32,9 @@ from shared.runtime.telemetry import with_trace
 
 ERROR_HEADER: Final = "Tidegate-Error"
 _DENIED: Final = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]+)\"", re.IGNORECASE)
-_LOGIN_REFUSED: Final = re.compile(r"authorization|authentication|user .*revoked", re.IGNORECASE)
+_UNSENDABLE: Final = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 _ACK_SECONDS: Final = 5.0
-_CLOSE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Broker:
         self._log = log
         self._user = user
         self._url = url
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, set[asyncio.Future[Exception]]] = {}
         self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
         self._closing = False
         self.failed: asyncio.Future[str] | None = None
@@ -115,10 +116,10 @@ class Broker:
         """Core NATS: at most once, gone if nobody listens."""
         try:
             await self.client.publish(subject, body, headers=dict(headers) or None)
-        except nats.errors.MaxPayloadError as error:
-            raise _too_large(subject, body) from error
+        except _UNSENDABLE as error:
+            raise _unsendable(subject, body, error) from error
         except nats.errors.Error as error:
-            raise BrokerUnavailable(f"publish on {subject}: {error}") from error
+            raise BrokerUnavailable(f"{subject}: {error}") from error
 
     async def store(self, subject: str, body: bytes, headers: Mapping[str, str]) -> Stored:
         """Publish into the stream that takes `subject` and return once it is on disk."""
@@ -155,19 +156,21 @@ class Broker:
         return int(answer["state"]["last_seq"])
 
     async def _request(self, subject: str, body: bytes, headers: Mapping[str, str], within_seconds: float) -> Msg:
-        denied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(subject, set()).add(denied)
+        if not self.connected:
+            raise BrokerUnavailable(f"{subject}: NATS is not connected")
+        failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(subject, set()).add(failed)
         request = asyncio.ensure_future(
             self.client.request(subject, body, within_seconds, headers=dict(headers) or None)
         )
         try:
-            either: list[asyncio.Future[Any]] = [request, denied]
+            either: list[asyncio.Future[Any]] = [request, failed]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if denied.done():
-                raise PublishDenied(f"NATS user {self._user} may not publish on {subject}; see infra/nats permissions")
+            if failed.done():
+                raise failed.result()
             return await request
-        except nats.errors.MaxPayloadError as error:
-            raise _too_large(subject, body) from error
+        except _UNSENDABLE as error:
+            raise _unsendable(subject, body, error) from error
         except nats.errors.NoRespondersError as error:
             raise BrokerUnavailable(
                 f"{subject}: nobody takes it (no service, or no stream with this subject)"
@@ -178,9 +181,9 @@ class Broker:
             raise BrokerUnavailable(f"{subject}: {error}") from error
         finally:
             request.cancel()
-            denied.cancel()
+            failed.cancel()
             waiting = self._waiting[subject]
-            waiting.discard(denied)
+            waiting.discard(failed)
             if not waiting:
                 del self._waiting[subject]
 
@@ -189,17 +192,21 @@ class Broker:
         if match := _DENIED.search(text):
             what, subject = match.groups()
             self._log.error("denied by NATS", user=self._user, what=what.lower(), subject=subject)
-            for waiting in self._waiting.get(subject, ()):
-                if not waiting.done():
-                    waiting.set_result(None)
-        elif _LOGIN_REFUSED.search(text):
-            self._fail(f"NATS at {self._url} refuses the login of user {self._user}: {text}")
+            denial = PublishDenied(
+                f"NATS user {self._user} may not publish on {subject}; see infra/nats/permissions.py"
+            )
+            _end(self._waiting.get(subject, ()), denial)
+        elif text.removeprefix("nats: ").strip("'").lower() in UNRECOVERABLE_CONNECT_ERRORS:
+            # FastStream raises it on from here, which ends nats-py's reconnecting without another word
+            self._fail(f"NATS at {self._url} refuses user {self._user}: {text}")
         else:
             self._log.debug("broker connection", error=text)
 
     async def _on_disconnected(self) -> None:
         if not self._closing:
             self._log.warning("broker lost, reconnecting", url=self._url)
+        for waiting in self._waiting.values():
+            _end(waiting, BrokerUnavailable("NATS went away before it answered"))
 
     async def _on_reconnected(self) -> None:
         self._log.info("broker is back", url=self._url)
@@ -229,5 +236,11 @@ def _stored(subject: str, reply: Msg) -> Stored:
     return Stored(answer["stream"], int(answer["seq"]), bool(answer.get("duplicate", False)))
 
 
-def _too_large(subject: str, body: bytes) -> PublishRefused:
-    return PublishRefused(f"{subject}: {len(body)} bytes are more than the broker's max_payload")
+def _unsendable(subject: str, body: bytes, error: Exception) -> PublishRefused:
+    return PublishRefused(f"{subject}: {error} ({len(body)} bytes of body)")
+
+
+def _end(waiting: Iterable[asyncio.Future[Exception]], error: Exception) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(error)

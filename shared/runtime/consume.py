@@ -28,6 +28,7 @@ _ALONE_FROM: Final = 3
 _SILENT_LIMIT: Final = 40
 """Deliveries after which a message is parked unheard: each time the process died before it could say why."""
 _HEARTBEAT_SECONDS: Final = ACK_WAIT_SECONDS / 3
+_LONG_SECONDS: Final = 60.0
 _MAX_WAITS: Final = 5
 """Losing the database in the same batch so often while it answers pings in between is the batch's own fault."""
 
@@ -212,7 +213,10 @@ class ConsumeLoop:
         """Tell the broker that what is held here is still being worked on."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
-            long_held = self._running if time.monotonic() - self._since > _HEARTBEAT_SECONDS else ()
+            seconds = time.monotonic() - self._since
+            long_held = list(self._running) if seconds > _HEARTBEAT_SECONDS else []
+            if long_held and seconds > _LONG_SECONDS:
+                self._log.warning("batch takes long", seconds=round(seconds), count=len(long_held), **self._labels)
             for message in [*(held.message for held in long_held), *self._puller.waiting()]:
                 await _tell(message.in_progress())
 

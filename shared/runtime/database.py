@@ -108,7 +108,7 @@ class Database:
         """Open the pool; raises `DatabaseUnavailable` while the server is away. Safe to call again."""
         if self._pool is not None:
             return
-        with _connection_errors():
+        with connection_errors():
             self._pool = await asyncpg.create_pool(
                 self._dsn,
                 min_size=1,
@@ -134,7 +134,7 @@ class Database:
 
     async def connection(self) -> asyncpg.Connection:
         """A connection of the caller's own, outside the pool, for a session lock."""
-        with _connection_errors():
+        with connection_errors():
             return await asyncpg.connect(self._dsn, timeout=10, server_settings=self._server_settings())
 
     @asynccontextmanager
@@ -195,16 +195,19 @@ class Database:
         if pool is None:
             raise DatabaseUnavailable("PostgreSQL is not connected")
         for _ in range(self._max_connections + 1):
-            with _connection_errors():
+            with connection_errors():
                 conn = await pool.acquire(timeout=_ACQUIRE_TIMEOUT_SECONDS)
             if conn.idle_seconds() < _PING_AFTER_SECONDS:
                 return conn
             try:
                 await conn.fetchval("SELECT 1", timeout=5)
-                return conn
-            except (*_LOST, asyncpg.InterfaceError, OSError, TimeoutError):
+            except BaseException as error:
                 conn.terminate()
                 await self._release(conn)
+                if not isinstance(error, (*_LOST, asyncpg.InterfaceError, OSError, TimeoutError)):
+                    raise
+            else:
+                return conn
         raise DatabaseUnavailable("PostgreSQL closes every connection; see its log")
 
     async def _release(self, conn: asyncpg.Connection) -> None:
@@ -215,7 +218,7 @@ class Database:
         return {"search_path": self._schema, "application_name": f"tidegate-{self._schema}"}
 
 
-class _connection_errors:
+class connection_errors:
     """Turns the many ways in which connecting fails into one; a wrong login stays what it is."""
 
     def __enter__(self) -> None:

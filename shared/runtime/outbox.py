@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from shared.runtime.telemetry import with_trace
+from shared.runtime.topology import stream_of
 
 if TYPE_CHECKING:
     from shared.runtime.database import Database
@@ -24,6 +25,14 @@ class Outgoing:
     """Messages of one key are published in the order of their rows; usually the job's id."""
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse here what the relay could never send."""
+        stream_of(self.subject)
+        if not self.msg_id or not self.key:
+            raise ValueError(
+                f"message for {self.subject}: msg_id {self.msg_id!r} and key {self.key!r} must not be empty"
+            )
 
 
 @dataclass(frozen=True, slots=True)

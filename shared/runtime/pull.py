@@ -50,7 +50,8 @@ class Puller:
         broker.on_reconnect(self._renew)
 
     async def start(self) -> None:
-        """Listen; nothing is asked for before the first `take`."""
+        """Listen; nothing is asked for before the first `take`. After `hand_back` it may start again."""
+        self._missing = 0
         self._inbox = self._broker.client.new_inbox()
         self._subscription = await self._broker.client.subscribe(f"{self._inbox}.*", cb=self._on_message)
 
@@ -87,7 +88,6 @@ class Puller:
 
     async def hand_back(self) -> int:
         """Give what was not taken to another replica at once, without waiting for `ack_wait`; how many that was."""
-        self._stopping = True
         subscription, self._subscription = self._subscription, None
         if subscription is not None and self._broker.connected:
             with suppress(TimeoutError, nats.errors.Error):  # a broker that went away delivers again by itself

@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
+import asyncpg
 from opentelemetry import metrics
 
 from shared.runtime.broker import Broker
-from shared.runtime.database import Database
+from shared.runtime.database import Database, connection_errors
 from shared.runtime.errors import BrokerUnavailable, PublishRefused
 from shared.runtime.logs import Log
 from shared.runtime.outbox import RelaySource, UnsentRow
@@ -19,6 +21,7 @@ BATCH: Final = 500
 """Rows of a round. The broker takes at most 1,000 messages in an atomic batch."""
 POLL_SECONDS: Final = 0.5  # for rows of other replicas, whose commits nudge their own process only
 _TAKEOVER_SECONDS: Final = 1.0
+_BROKER_SECONDS: Final = 1.0
 _PURGE_SECONDS: Final = 60.0
 _REFUSED_PAUSE_SECONDS: Final = 5.0
 _TRY_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
@@ -40,6 +43,7 @@ class Relay:
         self._service = service
         self._log = log
         self._wake = asyncio.Event()
+        self._back = asyncio.Event()
         self._stopping = False
         self._acknowledged: dict[str, int] = {}
         self._refused_until: dict[int, float] = {}
@@ -54,23 +58,38 @@ class Relay:
         """Send what is there, then return from `run`."""
         self._stopping = True
         self._wake.set()
+        self._back.set()
 
     async def run(self) -> None:
-        """Relay for as long as this process leads; wait for the lead otherwise. Raises when a store goes away."""
-        lock = await self._database.connection()
-        try:
+        """Relay for as long as this process leads; wait for the lead otherwise. Raises when the database goes away."""
+        while not self._stopping:
+            lock = await self._database.connection()
+            try:
+                await self._lead(lock)
+            finally:
+                lock.terminate()
+
+    async def _lead(self, lock: asyncpg.Connection) -> None:
+        """Returns when told to stop and all is sent, or when the lead is lost: it ends with the lock's connection."""
+        with connection_errors():
             while not await lock.fetchval(_TRY_LOCK, f"tidegate.relay.{self._service}"):
                 if await self._stopped_within(_TAKEOVER_SECONDS):
                     return
-            while not lock.is_closed():  # the lock ends with its connection: then another replica may lead
+        while not lock.is_closed():
+            try:
                 moved = await self.round()
-                if self._stopping and not moved:
+            except BrokerUnavailable as error:
+                if self._stopping:
                     return
-                await self._purge_now_and_then()
-                if not moved:
-                    await self._nudged_within(POLL_SECONDS)
-        finally:
-            lock.terminate()
+                self._log.warning("relay waits for the broker", error=str(error))
+                self._back.clear()
+                await _within(_BROKER_SECONDS, self._back)
+                continue
+            if self._stopping and not moved:
+                return
+            await self._purge_now_and_then()
+            if not moved:
+                await _within(POLL_SECONDS, self._wake)
 
     async def round(self) -> int:
         """Send the oldest unsent rows; how many were acknowledged."""
@@ -127,10 +146,14 @@ class Relay:
 
     async def _after_reconnect(self) -> None:
         """Notice a stream that has lost what it had acknowledged; send at once what waited for the broker."""
-        asyncio.ensure_future(self._compare_streams()).add_done_callback(_retrieve)
-        self._wake.set()
+        self._comparing = asyncio.ensure_future(self._compare_streams())
+        self._back.set()
 
     async def _compare_streams(self) -> None:
+        with suppress(BrokerUnavailable):  # away again: the next reconnect compares once more
+            await self._compare()
+
+    async def _compare(self) -> None:
         for stream, acknowledged in list(self._acknowledged.items()):
             last = await self._broker.last_seq(stream)
             if last < acknowledged:
@@ -144,17 +167,17 @@ class Relay:
             self._purged_at = time.monotonic()
             await self._source.purge()
 
-    async def _nudged_within(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-
     async def _stopped_within(self, seconds: float) -> bool:
-        await self._nudged_within(seconds)
         self._wake.clear()
+        await _within(seconds, self._wake)
         return self._stopping
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for the event, so long at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _by_stream(rows: Iterable[UnsentRow]) -> list[tuple[str, list[UnsentRow]]]:
@@ -165,9 +188,3 @@ def _by_stream(rows: Iterable[UnsentRow]) -> list[tuple[str, list[UnsentRow]]]:
 
 def _wire(row: UnsentRow) -> tuple[str, bytes, Mapping[str, str]]:
     return row.message.subject, row.message.body, {**row.message.headers, "Nats-Msg-Id": row.message.msg_id}
-
-
-def _retrieve(task: asyncio.Future[None]) -> None:
-    """A broker that is away again is no news here: the next reconnect compares once more."""
-    if not task.cancelled():
-        task.exception()

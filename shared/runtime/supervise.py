@@ -11,7 +11,7 @@ from shared.runtime.errors import Unavailable
 from shared.runtime.logs import Log
 
 _FIRST_PAUSE_SECONDS: Final = 0.25
-_LONGEST_PAUSE_SECONDS: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 2.0
 _HEALTHY_SECONDS: Final = 10.0
 _errors = metrics.get_meter("tidegate").create_counter(
     "tidegate_loop_errors", description="Times that a background loop or tick raised and was started again"
