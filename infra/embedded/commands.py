@@ -1,5 +1,6 @@
 """`tidegate up`, `down`, `ps` and `logs`, for the command line to call: plain words out, exit codes back."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,16 +14,16 @@ from typing import Any
 from infra.embedded.home import Home
 from infra.embedded.logs import follow as follow_log
 from infra.embedded.logs import last_lines
-from infra.embedded.options import Options, default_home
+from infra.embedded.options import Options
 from infra.embedded.probes import why_not_ready
 from infra.embedded.processes import Identity, open_log
-from infra.embedded.runner import end_idle_host, running_jobs
+from infra.embedded.runner import end_idle_host, end_jobs, running_jobs
 from infra.embedded.serve import DONE, FAILED, REFUSED, end_leftovers, jobs_go_on, serve
 from infra.embedded.stack import environment
 from infra.embedded.state import State, is_running
 from infra.embedded.supervisor import READY_SECONDS
 
-__all__ = ["Options", "default_home", "down", "logs", "ps", "up"]
+__all__ = ["Options", "down", "logs", "ps", "up"]
 
 _LOOK_SECONDS = 0.05
 _DOWN_SECONDS = 90.0
@@ -42,18 +43,22 @@ def up(options: Options) -> int:
 
 
 def down(home: Path, *, kill_jobs: bool = False) -> int:
-    """Stop the stack of a home in order. Its jobs go on; the next `up` finds them."""
+    """Stop the stack of a home in order. Its jobs go on, unless told otherwise; the next `up` finds them."""
     place = Home(home.expanduser().absolute())
     state = _state_of_running(place)
     if state is not None:
         state.supervisor.end(signal.SIGTERM, _DOWN_SECONDS)
     else:
         state = State.read(place)
-        if state is None or not any(entry.now().identity for entry in state.processes):
+        if running_jobs(place) == 0 and (state is None or not any(entry.now().identity for entry in state.processes)):
             print(f"no stack is running in {place.root}")
             return DONE
-    end_leftovers(State.read(place) or state)
+    state = State.read(place) or state
+    if state is not None:
+        end_leftovers(state)
     place.endpoint.unlink(missing_ok=True)
+    if kill_jobs:
+        asyncio.run(end_jobs(place))
     end_idle_host(place)
     jobs = running_jobs(place)
     print(f"stopped the stack in {place.root}" + (f"; {jobs_go_on(jobs)}" if jobs else ""))

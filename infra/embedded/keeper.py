@@ -62,6 +62,8 @@ class Keeper:
             log=str(self.process.log),
             ready=self.process.ready,
             outlives=self.process.outlives,
+            stop_signal=int(self.process.stop_signal),
+            stop_seconds=self.process.stop_seconds,
         )
 
     async def keep(self) -> None:
@@ -80,6 +82,8 @@ class Keeper:
             self._say(f"{self.process.name} {ending}; starting it again in {pause:g} s ({self.process.log})")
             self._turn("restarting")
             await self._stopped_within(pause)
+        if self._identity is not None and self._identity.alive():
+            return  # it outlives the stack, and is shown so
         self._identity = None
         self._turn("stopped")
 

@@ -1,16 +1,9 @@
 """What `tidegate up` may be told."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
-
-
-def default_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """TIDEGATE_HOME, else `.tidegate` in the user's home."""
-    given = environ.get("TIDEGATE_HOME")
-    return Path(given) if given else Path.home() / ".tidegate"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The local backend's runner host, seen from the stack: it and its jobs outlive the stack and are found again."""
 
+import asyncio
 import json
 import signal
+import time
 from typing import Final
 
 from infra.embedded.home import Home
@@ -10,6 +12,7 @@ from shared.backends.local import layout, locks
 
 RUNNER: Final = "runner"
 """Its name in the stack."""
+GRACE_SECONDS: Final = 10.0
 
 
 def running_host(home: Home) -> Identity | None:
@@ -25,8 +28,31 @@ def running_host(home: Home) -> Identity | None:
 
 def running_jobs(home: Home) -> int:
     """How many jobs run under this home's host, or under supervisors that it left: each holds a lock on its spec."""
-    specs = (home.local / layout.OPEN).glob(f"*.{layout.SPEC}.json")
-    return sum(locks.is_held(str(spec)) for spec in specs)
+    return len(_running_submissions(home))
+
+
+async def end_jobs(home: Home) -> None:
+    """Ask every running job to end, and kill those that do not; the stop is on record before the end is."""
+    from shared.backends.local.client import LocalClient
+
+    client = LocalClient(home.local)
+    submissions = _running_submissions(home)
+    for submission in submissions:
+        await client.stop(submission, GRACE_SECONDS)
+    await asyncio.gather(*(client.kill(submission) for submission in await _still_running(home, GRACE_SECONDS)))
+
+
+async def _still_running(home: Home, seconds: float) -> list[str]:
+    deadline = time.monotonic() + seconds
+    while (submissions := _running_submissions(home)) and time.monotonic() < deadline:  # noqa: ASYNC110 - no event
+        await asyncio.sleep(0.1)
+    return submissions
+
+
+def _running_submissions(home: Home) -> list[str]:
+    ending = f".{layout.SPEC}.json"
+    specs = (home.local / layout.OPEN).glob(f"*{ending}")
+    return [spec.name.removesuffix(ending) for spec in specs if locks.is_held(str(spec))]
 
 
 def end_idle_host(home: Home) -> None:

@@ -72,7 +72,7 @@ def end_leftovers(before: State) -> None:
     """End what a supervisor that was killed left running, last started first; jobs and their host go on."""
     for entry in reversed(before.processes):
         if entry.identity is not None and not entry.outlives:
-            entry.identity.end(signal.SIGINT if entry.name == "postgres" else signal.SIGTERM, 30)
+            entry.identity.end(signal.Signals(entry.stop_signal), entry.stop_seconds)
 
 
 def jobs_go_on(jobs: int) -> str:

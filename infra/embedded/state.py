@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ class Entry:
     ready: str | None = None
     """What to ask whether it is ready; None where being there is enough."""
     outlives: bool = False
+    stop_signal: int = signal.SIGTERM
+    stop_seconds: float = 15
 
     def now(self) -> Self:
         """The same, true at this moment: what has died since it was written is stopped."""
