@@ -7,8 +7,8 @@ import signal
 import time
 from datetime import UTC, datetime
 
-from shared.backends.local import layout, processes
-from shared.backends.local.files import write_record
+from shared.backends.local import layout, processes, sweeping
+from shared.backends.local.files import read_record, write_record
 from shared.backends.local.messages import KillAnswer, KillKind, ReleaseAnswer, StopAnswer
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.observer import LocalState, Seen, look
@@ -49,7 +49,8 @@ def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
         if seen is not None and seen.state is LocalState.EXITED:
             return KillAnswer(KillKind.ENDED, seen.exit)
         if seen is None or seen.state is LocalState.GONE:
-            if processes.sweep([submission]) == 0:
+            spec = read_record(layout.record_path(root, submission, layout.SPEC))
+            if sweeping.sweep(submission, sweeping.tenant_uid(spec)) == 0:
                 return KillAnswer(KillKind.ABSENT if seen is None else KillKind.GONE)
         elif time.monotonic() > patience:
             _signal_supervisor(seen, signal.SIGKILL)

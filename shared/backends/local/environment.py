@@ -21,6 +21,7 @@ def build(
         "USER": "tidegate",
         "LOGNAME": "tidegate",
         "SHELL": "/bin/sh",
+        "PYTHONUNBUFFERED": "1",  # what a program prints is in its log while it runs
     }
     temporary = f"{attempt_directory}/tmp"  # noqa: S108 - the attempt's own, mode 0700
     if len(os.fsencode(temporary)) <= _TMPDIR_LENGTH_MAX:

@@ -18,12 +18,12 @@ import socket
 import struct
 import sys
 
-from shared.backends.local import layout, linux, locks, processes
+from shared.backends.local import layout, linux, locks, processes, view
 from shared.backends.local.devices import Devices, find_devices
 from shared.backends.local.files import write_record
 from shared.backends.local.launching import Answer, Launching
 from shared.backends.local.moments import now_ms, utc
-from shared.backends.local.options import Options, parse
+from shared.backends.local.options import Options, parse, refusal
 from shared.backends.local.supervisor import complain
 from shared.backends.local.tending import Tending
 
@@ -172,6 +172,9 @@ def main(arguments: list[str]) -> int:
     """Run until told to end; 75 when another host serves this root."""
     options: Options = parse(arguments)
     root = os.path.realpath(options.root)
+    for path in options.hide:
+        if not os.path.isdir(path) or f"{os.path.realpath(path)}/".startswith(f"{root}/"):
+            raise refusal(f"--hide is {path!r}; give a directory that is there and is not the root or in it")
     layout.make_root(root)
     lock = os.open(f"{root}/{layout.HOST_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locks.take(lock):
@@ -180,7 +183,11 @@ def main(arguments: list[str]) -> int:
     linux.become_subreaper()
     linux.name_process("tidegate-host")
     os.umask(0o077)
-    host = Host(root, find_devices(options.virtual_gpus), options.slots, "permissions")
+    os.chdir("/")  # a working directory would lead jobs past the view
+    isolation, problem = view.isolate(root, options.hide)
+    if problem:
+        complain(problem)
+    host = Host(root, find_devices(options.virtual_gpus), options.slots, isolation)
     host.serve()
     return 0
 

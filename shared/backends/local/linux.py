@@ -56,6 +56,11 @@ def unshare_mounts() -> None:
     mount("none", "/", None, MS_REC | MS_SLAVE)
 
 
+def enter_mounts(namespace_fd: int) -> None:
+    """Go back to the mounts behind an open /proc/PID/ns/mnt."""
+    _checked(_libc.setns(namespace_fd, CLONE_NEWNS), "setns(CLONE_NEWNS)")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     """mount(2)."""
     _checked(

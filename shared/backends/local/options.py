@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
 
 USAGE = "usage: python -m shared.backends.local.host --root DIR [--virtual-gpus N] [--slots N] [--hide DIR]..."
 SLOTS_DEFAULT = 512
@@ -29,10 +28,10 @@ def parse(arguments: list[str]) -> Options:
         if name in ("-h", "--help"):
             raise SystemExit(USAGE)
         if name not in ("--root", "--virtual-gpus", "--slots", "--hide"):
-            _refuse(f"{name!r} is not an option")
+            raise refusal(f"{name!r} is not an option")
         if not equals:
             if not rest:
-                _refuse(f"{name} needs a value")
+                raise refusal(f"{name} needs a value")
             value = rest.pop(0)
         if name == "--root":
             options.root = value
@@ -43,16 +42,17 @@ def parse(arguments: list[str]) -> Options:
         else:
             options.virtual_gpus = _number(name, value, 0, VIRTUAL_GPUS_MAX)
     if not options.root:
-        _refuse("--root is missing: give the directory for the records and work of local jobs")
+        raise refusal("--root is missing: give the directory for the records and work of local jobs")
     return options
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        _refuse(f"{name} is {text!r}; give a number from {least} to {most}")
+        raise refusal(f"{name} is {text!r}; give a number from {least} to {most}")
     return int(text)
 
 
-def _refuse(sentence: str) -> NoReturn:
+def refusal(sentence: str) -> SystemExit:
+    """To be raised: says what is wrong and ends the process with status 2."""
     sys.stderr.write(f"{sentence}\n{USAGE}\n")
-    raise SystemExit(2)
+    return SystemExit(2)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Container, Iterable, Iterator
-
-MARKER = "TIDEGATE_SUBMISSION"
+from collections.abc import Container, Iterator
 
 
 def boot_id() -> str:
@@ -111,40 +109,3 @@ def kill_all(pids_with_groups: dict[int, int], own_group: int) -> None:
     for pid in pids_with_groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-
-
-def marked(submission: str) -> list[int]:
-    """Processes whose environment names this submission: how what a dead supervisor left is found."""
-    wanted = f"{MARKER}={submission}\0".encode()
-    return [pid for pid in all_pids() if _environ_holds(pid, wanted)]
-
-
-def sweep(submissions: Iterable[str]) -> int:
-    """SIGKILL every process marked with one of these submissions; how many were found."""
-    found = 0
-    for submission in submissions:
-        wanted = f"{MARKER}={submission}\0".encode()
-        for pid in marked(submission):
-            try:
-                pidfd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            try:
-                # Looked at again with the pidfd open: a process that got the pid since is not hit.
-                if _environ_holds(pid, wanted):
-                    found += 1
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            finally:
-                os.close(pidfd)
-    return found
-
-
-def _environ_holds(pid: int, wanted: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            content = file.read()
-    except OSError:
-        return False
-    return content.startswith(wanted) or b"\0" + wanted in content

@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from shared.backends.local import command, environment, layout, linux, oom, ownership, processes
+from shared.backends.local import command, environment, layout, linux, oom, ownership, processes, sweeping
 from shared.backends.local.files import create_record, read_record, write_record
 from shared.backends.local.moments import monotonic_ms, now_ms, utc
 from shared.backends.local.orders import Order
@@ -129,7 +129,7 @@ class Supervisor:
             "TIDEGATE_ATTEMPT": str(order.attempt),
             "TIDEGATE_TENANT": order.tenant,
             "TIDEGATE_OUTPUT_DIR": directory,
-            processes.MARKER: order.submission,
+            sweeping.MARKER: order.submission,
         }
         variables = environment.build(order.environment, own=own, attempt_directory=here, devices=self.devices)
         self.started_ms, self.started_monotonic_ms = now_ms(), monotonic_ms()
@@ -347,7 +347,7 @@ def become_supervisor(kept_fd: int) -> None:
     os.closerange(3, kept_fd)
     os.closerange(kept_fd + 1, os.sysconf("SC_OPEN_MAX"))
     linux.become_subreaper()
-    linux.name_process("tidegate-super")
+    linux.name_process(sweeping.SUPERVISOR_NAME)
 
 
 def complain(sentence: str) -> None:

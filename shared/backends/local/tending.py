@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shared.backends.local import layout, locks, processes
+from shared.backends.local import layout, locks, processes, sweeping
 from shared.backends.local.files import read_record
 from shared.backends.local.launching import Launching
 from shared.backends.local.supervisor import complain
@@ -65,7 +65,8 @@ class Tending:
                 if self._follow(submission, claim):
                     self.unsettled.discard(submission)
             elif not locks.is_held(layout.record_path(self.root, submission, layout.SPEC)):
-                killed = processes.sweep([submission])
+                spec = read_record(layout.record_path(self.root, submission, layout.SPEC))
+                killed = sweeping.sweep(submission, sweeping.tenant_uid(spec))
                 if killed:
                     complain(f"{submission}: its supervisor is gone; killed {killed} processes that it left")
                 else:

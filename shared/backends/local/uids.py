@@ -10,6 +10,8 @@ from shared.backends.local.files import read_record, write_record
 
 UID_BASE_VARIABLE = "TIDEGATE_LOCAL_UID_BASE"
 UID_BASE = 200_000
+# Two backends on one machine must not give two tenants one uid: each starts in a block of its own.
+_BLOCK, _BLOCKS = 10_000, 20_000
 
 
 class UidTableError(Exception):
@@ -24,9 +26,11 @@ def uid_for(root: str, tenant: str) -> int:
     return known if known is not None else _allocate(root, tenant)
 
 
-def uid_base() -> int:
-    """The first uid of tenants: $TIDEGATE_LOCAL_UID_BASE, or 200000."""
-    text = os.environ.get(UID_BASE_VARIABLE, str(UID_BASE))
+def uid_base(root: str) -> int:
+    """The first uid of tenants: $TIDEGATE_LOCAL_UID_BASE, or the start of this root's own block above 200000."""
+    text = os.environ.get(UID_BASE_VARIABLE)
+    if text is None:
+        return UID_BASE + _BLOCK * (os.stat(root).st_ino % _BLOCKS)
     if not (text.isascii() and text.isdigit() and 1000 <= int(text) < 2**31 - 2**16):
         raise UidTableError(
             f"{UID_BASE_VARIABLE} is {text!r}; give a number from 1000 to 2147418111, such as {UID_BASE}"
@@ -40,7 +44,7 @@ def _allocate(root: str, tenant: str) -> int:
         locks.take_waiting(fd)
         table = _load(root)
         if tenant not in table:
-            uid = max([uid_base() - 1, *table.values()]) + 1
+            uid = max([uid_base(root) - 1, *table.values()]) + 1
             while _is_somebody(uid):
                 uid += 1
             table[tenant] = uid

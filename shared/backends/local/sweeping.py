@@ -1,0 +1,102 @@
+"""Finding and ending what a dead supervisor left, when it is no longer below any process of ours.
+
+While a supervisor or its host lives nothing is left to find: both are subreapers. Processes are recognised by a marker
+in their environment. A program can overwrite that; as root its user, which it cannot change, gives it away too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from shared.backends.local import processes
+
+MARKER = "TIDEGATE_SUBMISSION"
+SUPERVISOR_NAME = "tidegate-super"
+
+
+def sweep(submission: str, uid: int | None) -> int:
+    """SIGKILL what is left of a submission whose supervisor is dead; how many processes there were.
+
+    `uid` is its tenant's, where tenants have users of their own: any process of that user which has no live supervisor
+    above it is left from some dead one, if not from this.
+    """
+    found = 0
+    for pid in processes.all_pids():
+        if not _is_left(pid, submission, uid):
+            continue
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            # Looked at again with the pidfd open: a process that has got the pid since is not hit.
+            if _is_left(pid, submission, uid):
+                found += 1
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(pidfd)
+    return found
+
+
+def tenant_uid(spec: dict[str, object] | None) -> int | None:
+    """The uid to sweep by: None where jobs run as we do."""
+    uid = spec.get("uid") if spec is not None else None
+    return uid if type(uid) is int and uid != os.geteuid() else None
+
+
+def _is_left(pid: int, submission: str, uid: int | None) -> bool:
+    if processes.start_ticks(pid) is None:
+        return False
+    if uid is not None:
+        return _real_uid(pid) == uid and not _has_supervisor(pid)
+    return _is_marked(pid, submission)
+
+
+def _is_marked(pid: int, submission: str) -> bool:
+    wanted = f"{MARKER}={submission}\0".encode()
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            content = file.read()
+    except OSError:
+        return False
+    return content.startswith(wanted) or b"\0" + wanted in content
+
+
+def _real_uid(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"Uid:"):
+                    return int(line.split()[1])
+    except OSError:
+        return None
+    return None
+
+
+def _has_supervisor(pid: int) -> bool:
+    """Is one of its ancestors a supervisor? Only a process of ours has both that name and our uid."""
+    for _ in range(20):
+        above: int | None = pid
+        while above is not None and above > 1:
+            fields = processes.stat_fields(above)
+            if fields is None:
+                break
+            if above != pid and fields[0] not in "ZX" and _is_supervisor(above):
+                return True
+            above = int(fields[1])
+        else:
+            return False
+        if above == pid:
+            return True  # it has ended meanwhile: nothing is left to kill
+    return True  # its ancestors keep changing: another look will tell
+
+
+def _is_supervisor(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
+            return file.read().strip() == SUPERVISOR_NAME and _real_uid(pid) == os.geteuid()
+    except OSError:
+        return False
