@@ -1,0 +1,119 @@
+"""An embedded stack for tests, used through the `tidegate` command as a person would."""
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shared.client.client import Tidegate
+from shared.client.endpoint import Endpoint
+
+TIDEGATE = Path(sys.executable).with_name("tidegate")
+AS_ROOT = os.geteuid() == 0
+TERMINAL = ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+@dataclass
+class Ended:
+    """How a command ended, with what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Stack:
+    """A running stack: its folder, and its command line as this user or as another tenant's (`token`)."""
+
+    home: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def cli(self, *words: str, cwd: Path | None = None, token: str | None = None, seconds: float = 90) -> Ended:
+        """Run `tidegate WORDS`; what it printed and its exit code."""
+        environ = {"HOME": str(self.home), "PATH": os.environ["PATH"], "TIDEGATE_HOME": str(self.home)} | self.environ
+        if token is not None:
+            environ["TIDEGATE_TOKEN"] = token
+        ended = subprocess.run(
+            [TIDEGATE, *words],
+            env=environ,
+            cwd=cwd or self.home,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    def up(self, *options: str) -> None:
+        """Start it, and return once every service answers."""
+        ended = self.cli("up", "--detach", *options)
+        assert ended.code == 0, f"the stack did not start: {ended.out}{ended.err}"
+
+    def down(self) -> None:
+        ended = self.cli("down", "--kill-jobs")
+        assert ended.code == 0, f"the stack did not stop: {ended.out}{ended.err}"
+
+    @property
+    def endpoint(self) -> dict[str, Any]:
+        return dict(json.loads((self.home / "endpoint.json").read_text()))
+
+    def client(self, token: str | None = None, *, admin: bool = False) -> Tidegate:
+        """The Python client of this stack."""
+        known = self.endpoint
+        return Tidegate(Endpoint(known["url"], token or known["token"], known["admin_token"], "test"), admin=admin)
+
+    def submit(self, *words: str, cwd: Path | None = None, token: str | None = None) -> dict[str, Any]:
+        """`tidegate submit --wait --json WORDS`: the finished job's object, however it ended."""
+        ended = self.cli("submit", "--wait", "--json", *words, cwd=cwd, token=token)
+        assert ended.code in (0, 1), f"submit ended with {ended.code}: {ended.err}"
+        return dict(ended.json)
+
+    def run(self, *command: str, options: Sequence[str] = ()) -> dict[str, Any]:
+        """A job without a working directory, waited for."""
+        return self.submit("--no-snapshot", *options, "--", *command)
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        """`tidegate ps --json`, by name."""
+        return {row["name"]: row for row in self.cli("ps", "--json").json}
+
+
+def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Wait for a condition; a test that waits in vain says for what."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.05)
+
+
+def processes_with(marker: str) -> list[int]:
+    """The processes that hold `marker` in their command line (each test uses one of its own)."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                if marker.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # it ended while we looked
+    return found
+
+
+def unprivileged_user() -> pwd.struct_passwd:
+    """A user other than root that every Debian has."""
+    return pwd.getpwnam("games")
+
+
+def stage_of(job: dict[str, Any], name: str) -> dict[str, Any]:
+    """One of a job's five stages."""
+    return dict(next(stage for stage in job["stages"] if stage["name"] == name))
