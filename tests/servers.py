@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,6 +57,12 @@ class Server:
     def kill(self) -> None:
         """As a crash does."""
         self._signal(signal.SIGKILL)
+
+    def forget(self) -> None:
+        """Leave it running, as a starter that crashed does."""
+        child, self._child = self._child, None
+        assert child is not None
+        threading.Thread(target=child.wait, daemon=True).start()  # what has ended must not stay a zombie
 
     def _signal(self, number: signal.Signals) -> None:
         if self._child is None:

@@ -67,7 +67,7 @@ def find_nats(environ: Mapping[str, str] = os.environ) -> Path:
     given = environ.get("TIDEGATE_NATS_BIN")
     candidates = [Path(given)] if given else list(_nats_programs(environ))
     for program in candidates:
-        version = _version_of(program)
+        version = _version_of(program, "nats-server")
         if version and tuple(int(part) for part in version.split(".")) >= OLDEST_NATS:
             return program
     oldest = ".".join(map(str, OLDEST_NATS))
@@ -87,8 +87,8 @@ def _postgres_folders() -> Iterator[tuple[Path, Path | None]]:
 
 
 def _postgres_at(folder: Path, wheel: Path | None = None) -> PostgresPrograms | None:
-    version = _version_of(folder / "postgres")
-    if version is None or _version_of(folder / "initdb") is None:
+    version = _version_of(folder / "postgres", "PostgreSQL")
+    if version is None or _version_of(folder / "initdb", "PostgreSQL") is None:
         return None
     programs = PostgresPrograms(folder, version, wheel)
     return programs if programs.major >= OLDEST_POSTGRES else None
@@ -105,14 +105,14 @@ def _nats_programs(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(on_path)
 
 
-def _version_of(program: Path) -> str | None:
-    """What `program --version` says; None where it cannot be run."""
+def _version_of(program: Path, of: str) -> str | None:
+    """What `program --version` says; None where it cannot be run or is another program."""
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"\d+(\.\d+)*", answer.stdout)
-    return match.group() if match else None
+    return match.group() if match and of in answer.stdout else None
 
 
 def _digits(name: str) -> int:
