@@ -1,0 +1,113 @@
+"""The launcher put together: settings, store, backend, handlers, loops."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from services.launcher.ending import Ending
+from services.launcher.handlers import JobEvents
+from services.launcher.launching import Launching
+from services.launcher.settings import LauncherSettings
+from services.launcher.specs import Specs
+from services.launcher.store import Store
+from services.launcher.sweep import Sweep
+from shared.backends.local.client import LocalClient
+from shared.contracts.queries import SpecsAnswer, SpecsAsked
+from shared.runtime.clock import Clock
+from shared.runtime.service import Service
+
+_IDLE_SECONDS: Final = 0.5
+_LEASES_SECONDS: Final = 1.0
+_SWEEP_SECONDS: Final = 2.0
+
+
+class Bell:
+    """Wakes one loop: rung when something is to be done, so that nothing waits for the next look."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """There is work."""
+        self._rung.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Return when it is rung, at once if it was rung since the last wait, or after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            pass
+        self._rung.clear()
+
+
+def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service:
+    """The service, ready to run."""
+    service = Service("launcher", settings, clock=clock)
+    store = Store(service.db, replica=settings.replica)
+    backend = LocalClient(settings.local_root)
+    to_launch, to_end = Bell(), Bell()
+
+    async def ask(question: SpecsAsked) -> SpecsAnswer:
+        answer = await service.call("api", "specs", question.model_dump_json().encode())
+        return SpecsAnswer.model_validate_json(answer)
+
+    def wake() -> None:
+        to_launch.ring()
+        to_end.ring()
+
+    events = JobEvents(store, settings, service.clock, wake)
+    launching = Launching(
+        store,
+        backend,
+        Specs(ask),
+        service.clock,
+        service.log,
+        service.metrics,
+        lease_seconds=settings.launch_lease_seconds,
+    )
+    ending = Ending(store, backend, service.clock, service.log, service.metrics)
+    sweep = Sweep(store, backend, service.log, service.metrics, deployment=settings.deployment)
+    service.consume("launcher")(events.on_jobs)
+
+    @service.on_start
+    async def take_back() -> None:
+        """What this replica had begun before it ended is nobody else's."""
+        await store.take_over(service.clock.now(), at_start=True)
+
+    @service.every(0)
+    async def launch() -> None:
+        """Hand launches over as they come."""
+        await _work(launching.once, to_launch)
+
+    @service.every(0)
+    async def end() -> None:
+        """Seal attempts as they end."""
+        await _work(ending.once, to_end)
+
+    @service.every(_IDLE_SECONDS)
+    async def release() -> None:
+        """Let the records of sealed attempts go."""
+        while await ending.release():
+            pass
+
+    @service.every(_LEASES_SECONDS)
+    async def leases() -> None:
+        """Take over launches whose launcher went silent."""
+        if taken := await store.take_over(service.clock.now(), at_start=False):
+            service.log.warning("launches taken over", count=taken)
+            to_launch.ring()
+
+    @service.every(_SWEEP_SECONDS)
+    async def sealed_and_seen() -> None:
+        """Kill what runs although its attempt is sealed."""
+        await sweep.once()
+
+    return service
+
+
+async def _work(once: Callable[[], Awaitable[float | None]], bell: Bell) -> None:
+    """Do what is due, then wait for more."""
+    pause = await once()
+    if pause is None or pause > 0:
+        await bell.wait(_IDLE_SECONDS if pause is None else min(pause, _IDLE_SECONDS))

@@ -1,0 +1,55 @@
+"""The facts that a launch has told, made from its row alone: the same whenever they are told again. Pure."""
+
+from typing import Final
+
+from services.launcher.domain import Launch
+from shared.lifecycle.facts import Accepted, AnyFact, GpusFreed, LauncherSealed, LaunchRefused, SegmentKey, Version
+from shared.lifecycle.reasons import EndReason
+
+BACKEND: Final = "local"
+CLUSTER: Final = "local"
+
+
+def accepted(row: Launch, source: str) -> Accepted:
+    """The backend took it. The row holds version and times."""
+    assert row.accepted_n is not None, "only a row that was accepted has this fact"
+    assert row.accepted_at is not None, "set together with the version"
+    return Accepted(
+        job=row.job,
+        tenant=row.tenant,
+        attempt=row.attempt,
+        version=Version(n=row.accepted_n),
+        at=row.accepted_at,
+        source=source,
+        segment=SegmentKey(submission=row.submission, restart=0, created_at=row.begun_at or row.accepted_at),
+        backend=BACKEND,
+        cluster=CLUSTER,
+        ref=row.submission,
+    )
+
+
+def sealed(row: Launch, source: str) -> tuple[AnyFact, ...]:
+    """The GPUs are free and the launcher's vote is given; before both, why the backend never took it, if so."""
+    assert row.sealed_n is not None, "only a sealed row has these facts"
+    assert row.sealed_at is not None, "set together with the version"
+    assert row.ran is not None, "set together with the version"
+    head = {
+        "job": row.job,
+        "tenant": row.tenant,
+        "attempt": row.attempt,
+        "version": Version(n=row.sealed_n),
+        "at": row.sealed_at,
+        "source": source,
+    }
+    told: list[AnyFact] = []
+    if row.refused_message is not None:
+        reason = EndReason(row.refused_reason or EndReason.LAUNCH_REFUSED)
+        told.append(LaunchRefused(**head, reason=reason, message=row.refused_message))
+    return (*told, GpusFreed(**head), LauncherSealed(**head, ran=row.ran))
+
+
+def latest(row: Launch, source: str) -> tuple[AnyFact, ...]:
+    """The newest that was told of this attempt; nothing while it is being worked on."""
+    if row.sealed_n is not None:
+        return sealed(row, source)
+    return (accepted(row, source),) if row.accepted_n is not None else ()

@@ -1,0 +1,51 @@
+"""One function per message: what job events make of the launcher's rows."""
+
+from collections.abc import Callable, Sequence
+
+from services.launcher.domain import decide
+from services.launcher.settings import LauncherSettings
+from services.launcher.store import Store
+from shared.contracts.events import decode_event
+from shared.lifecycle.record import JobRecord
+from shared.runtime.clock import Clock
+from shared.runtime.messages import Delivery
+
+
+class JobEvents:
+    """The handler of the consumer `launcher`. It asks no backend: it writes what is to do and wakes who does it."""
+
+    def __init__(self, store: Store, settings: LauncherSettings, clock: Clock, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._wake = wake
+
+    async def on_jobs(self, deliveries: list[Delivery]) -> None:
+        """Begin, end or answer launches for a batch of job events. Safe to redeliver: guarded by (epoch, seq)."""
+        records = newest_by_job([decode_event(delivery.body).job for delivery in deliveries])
+        async with self._store.database.transaction() as tx:
+            left = set(records)
+            while left:  # a second time only for jobs whose first row another replica has just inserted
+                rows = await self._store.lock_jobs(tx, sorted(left))
+                decisions = [
+                    decide(
+                        records[job],
+                        rows.get(job, {}),
+                        deployment=self._settings.deployment,
+                        default_grace=self._settings.stop_grace_seconds,
+                        now=self._clock.now(),
+                    )
+                    for job in sorted(left)
+                ]
+                left = await self._store.apply(tx, decisions)
+        self._wake()
+
+
+def newest_by_job(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
+    """Of several records of one job the newest: what came before it is in it."""
+    newest: dict[str, JobRecord] = {}
+    for record in records:
+        known = newest.get(record.id)
+        if known is None or (known.epoch, known.seq) < (record.epoch, record.seq):
+            newest[record.id] = record
+    return newest

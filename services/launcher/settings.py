@@ -1,0 +1,26 @@
+"""What the launcher is told at its start."""
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from shared.runtime.settings import ServiceSettings
+
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,40}$")]
+
+
+class LauncherSettings(ServiceSettings):
+    """The settings of every service, and the launcher's own."""
+
+    local_root: Path
+    """The root directory of the local backend; its host listens there."""
+    deployment: Word = "tidegate"
+    """Stands in the names of submissions, so that two deployments on one cluster do not take each other's jobs."""
+    replica: str = Field(default_factory=socket.gethostname, min_length=1)
+    """Who holds a lease. A replica that starts takes over at once what one of the same name left."""
+    stop_grace_seconds: float = Field(default=10, ge=0, le=86_400)
+    """Between SIGTERM and SIGKILL, where the person who stops a job says nothing about it."""
+    launch_lease_seconds: float = Field(default=15, ge=1, le=3600)
+    """After this a launch whose launcher went silent is taken over by another; the backend refuses it from then on."""
