@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from infra.embedded.home import Home
+from infra.embedded.options import Options
 from infra.embedded.processes import Identity
 from shared.backends.local import layout, locks
 
@@ -16,14 +17,26 @@ GRACE_SECONDS: Final = 10.0
 
 
 def running_host(home: Home) -> Identity | None:
-    """The host of this home that outlived an earlier stack; None where none runs."""
-    if not locks.is_held(str(home.local / layout.HOST_LOCK)):
-        return None
+    """The host of this home, of this stack or an earlier one; None where none runs."""
     try:
-        pid = int(json.loads((home.local / layout.HOST_RECORD).read_text())["host"]["pid"])
+        host = Identity.from_json(json.loads((home.local / layout.HOST_RECORD).read_text())["host"])
     except (FileNotFoundError, json.JSONDecodeError, KeyError):
-        return None  # it is only just starting
-    return Identity.of(pid)
+        return None
+    return host if host.alive() else None
+
+
+def what_waits_for_jobs(home: Home, options: Options) -> str | None:
+    """Which options the host that runs does not follow: it keeps its own for as long as jobs run under it."""
+    record = json.loads((home.local / layout.HOST_RECORD).read_text())
+    asked = {"--virtual-gpus": (options.virtual_gpus, "gpus_total"), "--slots": (options.slots, "slots_total")}
+    kept = [
+        f"{flag} {wanted} (it has {record.get(key)})"
+        for flag, (wanted, key) in asked.items()
+        if wanted is not None and wanted != record.get(key)
+    ]
+    if not kept:
+        return None
+    return f"{running_jobs(home)} jobs of before still run, so their runner stays as it is, without {', '.join(kept)}"
 
 
 def running_jobs(home: Home) -> int:

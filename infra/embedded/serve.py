@@ -11,7 +11,7 @@ from infra.embedded.options import Options
 from infra.embedded.ports import PortTakenError
 from infra.embedded.postgres import PostgresError
 from infra.embedded.processes import Identity
-from infra.embedded.runner import RUNNER, end_idle_host, running_host, running_jobs
+from infra.embedded.runner import RUNNER, end_idle_host, running_host, running_jobs, what_waits_for_jobs
 from infra.embedded.stack import Stack
 from infra.embedded.state import AlreadyRunningError, State, hold
 from infra.embedded.supervisor import StackError, Supervisor
@@ -42,7 +42,10 @@ def _serve(home: Home, options: Options) -> int:
         stack = Stack.lay_out(options, before.ports if before else {})
         stack.write_bootstrap_tokens()
         stack.postgres.prepare()
+        end_idle_host(home)  # so that one without jobs, left by a killed supervisor, does not hold on to old options
         host = running_host(home)
+        if host is not None and (sentence := what_waits_for_jobs(home, options)):
+            print(sentence, file=sys.stderr)
         supervisor = Supervisor(
             home,
             stack.stages(),

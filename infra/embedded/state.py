@@ -40,7 +40,7 @@ class Entry:
         """The same, true at this moment: what has died since it was written is stopped."""
         if self.identity is None or self.identity.alive():
             return self
-        return replace(self, identity=None, state="stopped")
+        return replace(self, identity=None, state="stopped", started_at=None)
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"identity": self.identity.to_json() if self.identity else None}

@@ -88,13 +88,13 @@ class Supervisor:
             keepers = [self._keeper(process) for process in stage.processes]
             self._kept.append([(keeper, asyncio.create_task(keeper.keep())) for keeper in keepers])
             try:
-                await asyncio.wait_for(_all_ready(keepers), READY_SECONDS if stage.must_be_ready else None)
+                await asyncio.wait_for(_all_ready(keepers), READY_SECONDS)
             except TimeoutError:
-                late = next(keeper for keeper in keepers if not keeper.ready.is_set())
-                raise StackError(
-                    f"{late.process.name} is not ready after {READY_SECONDS:g} s: {late.why_not}. Its log, "
-                    f"{late.process.log}, ends with:\n{_end_of(late.process.log)}"
-                ) from None
+                late = [_lateness(keeper) for keeper in keepers if not keeper.ready.is_set()]
+                if stage.must_be_ready:
+                    raise StackError("\n".join(late)) from None
+                self._say("; ".join(late))
+                await _all_ready(keepers)
         self._state = replace(self._state, ready=True)
         self._on_ready()
         self._write()
@@ -155,6 +155,14 @@ class Supervisor:
 
 async def _all_ready(keepers: Sequence[Keeper]) -> None:
     await asyncio.gather(*(keeper.ready.wait() for keeper in keepers))
+
+
+def _lateness(keeper: Keeper) -> str:
+    process = keeper.process
+    return (
+        f"{process.name} is not ready after {READY_SECONDS:g} s: {keeper.why_not}. Its log, {process.log}, ends with:\n"
+        f"{_end_of(process.log)}"
+    )
 
 
 def _end_of(log: Path) -> str:
