@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from shared.lifecycle import commands, evidence
+from shared.lifecycle.derive import derive
 from shared.lifecycle.facts import FactBase
 from shared.lifecycle.inputs import AnyInput
 from shared.lifecycle.outcome import Outcome, StepResult, ignored, refused
 from shared.lifecycle.record import Attempt, JobRecord, PipelineRef, Resources, Retries
-from shared.lifecycle.states import TERMINAL, State
+from shared.lifecycle.states import ACTIVE, State
 from shared.lifecycle.table import TRANSITIONS, Row, Step
 
 
@@ -46,6 +47,7 @@ def create(
     warnings: tuple[str, ...] = (),
 ) -> JobRecord:
     """The record of a job just submitted: QUEUED, attempt 1, seq 1."""
+    budgets = retries or Retries()
     record = JobRecord(
         id=id,
         tenant=tenant,
@@ -59,12 +61,12 @@ def create(
         kind=kind,
         pipeline=pipeline,
         priority=priority,
-        retries=retries or Retries(),
-        warnings=warnings,
+        retries=budgets,
+        submit_warnings=warnings,
         submitted_at=now,
-        attempts=(Attempt(number=1, queued_at=now),),
+        attempts=(Attempt(number=1, queued_at=now, infrastructure_before=budgets.infrastructure_used),),
     )
-    return evidence.derive(record)
+    return derive(record)
 
 
 def advance(record: JobRecord, inputs: Sequence[AnyInput], now: datetime) -> Advanced:
@@ -86,11 +88,11 @@ def event_name(before: JobRecord, after: JobRecord) -> str:
         return "deleted"
     if after.state is not before.state or after.attempt != before.attempt:
         return after.state.lower()
-    if after.desired_state is not before.desired_state:
+    if after.desired_state is not before.desired_state or after.wish != before.wish:
         return "desired"
     if after.state is State.QUEUED:
-        return "held"
-    return "evidence" if after.state in TERMINAL or after.state is State.PAUSED else "stage"
+        return "held" if after.attempts[:-1] == before.attempts[:-1] else "evidence"
+    return "stage" if after.state in ACTIVE else "evidence"
 
 
 def lookup(record: JobRecord, item: AnyInput) -> Row:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
-from shared.lifecycle.evidence import next_attempt, settle
+from shared.lifecycle.finish import next_attempt, settle
 from shared.lifecycle.outcome import StepResult, applied, ignored, refused
 from shared.lifecycle.picture import picture
 from shared.lifecycle.reasons import REASONS, EndReason
@@ -27,7 +27,10 @@ def wish_of(item: AnyStop | AnyPause) -> Wish:
 
 
 def wish(record: JobRecord, item: AnyStop | AnyPause, now: datetime) -> StepResult:
-    """Set what is desired of an attempt in other services' hands. Stop goes before pause; a force adds to a stop."""
+    """Set what is desired of an attempt in other services' hands. Stop goes before pause; a force adds to a stop.
+
+    While its outputs are copied back that keeps an automatic retry away, but no longer changes how the command ended.
+    """
     asked = wish_of(item)
     if isinstance(item, i.Stop | f.PolicyStop):
         if record.desired_state is Desired.STOPPED and (record.wish is None or record.wish.force or not asked.force):
@@ -39,6 +42,8 @@ def wish(record: JobRecord, item: AnyStop | AnyPause, now: datetime) -> StepResu
         return ignored(record, "it is being paused already")
     else:
         desired = Desired.PAUSED
+    known = picture(record.current).exited is not None if record.wish is None else record.wish.exit_known
+    asked = asked.model_copy(update={"exit_known": known})
     return applied(settle(record.model_copy(update={"desired_state": desired, "wish": asked}), now))
 
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import ACTIVE, Desired, State
+from shared.lifecycle.verdict import over_budget
 
 
 class Duty(StrEnum):
@@ -40,7 +41,7 @@ def duties(record: JobRecord) -> frozenset[Duty]:
         return frozenset({Duty.RECOPY}) if record.recopy is not None else frozenset()
     seen = picture(record.current)
     owed = {_stager(record, seen), _launcher(record, seen)}
-    if seen.exited is None and (seen.accepted is not None or seen.launcher_sealed is not None):
+    if not seen.end_known and (seen.latest is not None or seen.ran):
         owed.add(Duty.OBSERVE)
     return frozenset(duty for duty in owed if duty is not None)
 
@@ -54,19 +55,18 @@ def _stager(record: JobRecord, seen: Picture) -> Duty | None:
         return Duty.STAGE_IN if record.desired_state is Desired.RUN else Duty.SEAL_STAGING
     if seen.exited is not None or (seen.lost is not None and seen.launcher_sealed is not None):
         return Duty.COPY_BACK
-    if seen.refused is not None or (seen.launcher_sealed is not None and not seen.launcher_sealed.ran):
-        return Duty.SEAL_STAGING
-    return None
+    over = seen.refused is not None or seen.launcher_sealed is not None
+    return Duty.SEAL_STAGING if over and not seen.ran else None
 
 
 def _launcher(record: JobRecord, seen: Picture) -> Duty | None:
     if not seen.launcher_asked or seen.launcher_sealed is not None:
         return None
-    if seen.exited is not None or seen.lost is not None or seen.refused is not None:
+    if seen.end_known or seen.refused is not None or over_budget(record):
         return Duty.SEAL_LAUNCH
     if record.desired_state is not Desired.RUN:
         return Duty.STOP
-    return Duty.LAUNCH if seen.latest is None else None
+    return Duty.LAUNCH if seen.latest is None and seen.accepted is None else None
 
 
 def holdings(record: JobRecord) -> tuple[bool, bool]:

@@ -1,14 +1,32 @@
 """What services report: small frozen models, one per kind of fact.
 
 A fact is evidence, versioned by its sender with `(epoch, n)`: per (attempt, segment, kind) the higher version wins.
-Times are aware; a naive one is refused.
+Times are aware; a naive one is refused. Texts and lists are cut to a length that a record can hold (the rest stays in
+the sender's slice), so that a fact is never refused for being talkative.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from shared.lifecycle.reasons import EndReason
+
+MAX_TEXT: Final = 300
+MAX_ITEMS: Final = 10
+ItemT = TypeVar("ItemT")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def _first(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
+    return items[:MAX_ITEMS]
+
+
+Text = Annotated[str, AfterValidator(_cut)]
+"""A sentence, or a word of a backend, at most MAX_TEXT characters."""
+Texts = Annotated[tuple[Text, ...], AfterValidator(_first)]
 
 
 class Frozen(BaseModel):
@@ -39,11 +57,11 @@ class Gate(Frozen):
     """A closed gate: the sentence with its numbers, and who or what opens it."""
 
     name: str
-    reason: str
+    reason: Text
     have: int | None = None
     need: int | None = None
-    scope: str
-    lifted_by: str
+    scope: Text
+    lifted_by: Text
     opens_at: AwareDatetime | None = None
 
 
@@ -51,9 +69,9 @@ class Finding(Frozen):
     """One thing wrong with the input: a code, the place, what was given and is right, a near match if there is one."""
 
     code: str
-    place: str
-    message: str
-    near: str | None = None
+    place: Text
+    message: Text
+    near: Text | None = None
 
 
 class FactBase(Frozen):
@@ -78,37 +96,37 @@ class Held(FactBase):
     """The closed gates, the first one first. Sent only when the first gate or its reason's class changes."""
 
     kind: Literal["held"] = "held"
-    gates: tuple[Gate, ...] = Field(min_length=1)
+    gates: Annotated[tuple[Gate, ...], AfterValidator(_first)] = Field(min_length=1)
 
 
 class PolicyStop(FactBase):
     """A policy asks for a stop; `policy` names it as the actor."""
 
     kind: Literal["policy_stop"] = "policy_stop"
-    policy: str
-    reason: str
+    policy: Text
+    reason: Text
 
 
 class PolicyPause(FactBase):
     """A policy asks for a pause."""
 
     kind: Literal["policy_pause"] = "policy_pause"
-    policy: str
-    reason: str
+    policy: Text
+    reason: Text
 
 
 class InputValid(FactBase):
     """Every input and the command check out; `warnings` say what could not be checked."""
 
     kind: Literal["input_valid"] = "input_valid"
-    warnings: tuple[str, ...] = ()
+    warnings: Texts = ()
 
 
 class InputInvalid(FactBase):
     """Confirmed bad: all findings at once."""
 
     kind: Literal["input_invalid"] = "input_invalid"
-    findings: tuple[Finding, ...] = Field(min_length=1)
+    findings: Annotated[tuple[Finding, ...], AfterValidator(_first)] = Field(min_length=1)
 
 
 class Staged(FactBase):
@@ -123,7 +141,7 @@ class StagingFailed(FactBase):
     """The inputs could not be staged in, for good."""
 
     kind: Literal["staging_failed"] = "staging_failed"
-    message: str
+    message: Text
     reason: EndReason = EndReason.STAGING_FAILED
 
 
@@ -136,8 +154,8 @@ class StagingSealed(FactBase):
     files: int = 0
     size_bytes: int = 0
     manifest: str | None = None
-    missing: tuple[str, ...] = ()
-    message: str | None = None
+    missing: Texts = ()
+    message: Text | None = None
 
 
 class Recopied(FactBase):
@@ -149,7 +167,7 @@ class Recopied(FactBase):
     files: int = 0
     size_bytes: int = 0
     manifest: str | None = None
-    message: str | None = None
+    message: Text | None = None
 
 
 class Accepted(FactBase):
@@ -167,7 +185,7 @@ class LaunchRefused(FactBase):
 
     kind: Literal["launch_refused"] = "launch_refused"
     reason: EndReason = EndReason.LAUNCH_REFUSED
-    message: str
+    message: Text
 
 
 class LauncherSealed(FactBase):
@@ -188,8 +206,8 @@ class SeenPending(FactBase):
 
     kind: Literal["seen_pending"] = "seen_pending"
     segment: SegmentKey
-    raw_state: str
-    raw_reason: str | None = None
+    raw_state: Text
+    raw_reason: Text | None = None
 
 
 class SeenRunning(FactBase):
@@ -198,7 +216,7 @@ class SeenRunning(FactBase):
     kind: Literal["seen_running"] = "seen_running"
     segment: SegmentKey
     started_at: AwareDatetime
-    raw_state: str
+    raw_state: Text
     suspended_since: AwareDatetime | None = None
     suspended_ms: int = 0
 
@@ -211,7 +229,7 @@ class SegmentRequeued(FactBase):
     started_at: AwareDatetime | None = None
     ended_at: AwareDatetime
     suspended_ms: int = 0
-    raw_reason: str
+    raw_reason: Text
     estimated: bool = False
 
 
@@ -232,8 +250,8 @@ class Exited(FactBase):
     suspended_ms: int = 0
     stop_recorded: bool | None = None
     reason: EndReason | None = None
-    message: str | None = None
-    raw_state: str
+    message: Text | None = None
+    raw_state: Text
     self_reported: bool = False
     estimated: bool = False
 

@@ -34,5 +34,4 @@ def pipeline_word(steps: Sequence[tuple[State, EndReason | None]]) -> PipelineWo
         return PipelineWord.SUCCEEDED
     if states[0] is State.SUCCEEDED:
         return PipelineWord.PARTIAL
-    by_person = any(state is State.STOPPED and reason is not EndReason.UPSTREAM_FAILED for state, reason in steps)
-    return PipelineWord.STOPPED if by_person and State.FAILED not in states else PipelineWord.FAILED
+    return PipelineWord.FAILED if State.FAILED in states else PipelineWord.STOPPED

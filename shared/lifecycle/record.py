@@ -41,13 +41,15 @@ class HoldMark(Frozen):
 
 
 class Wish(Frozen):
-    """Who asked for a stop or a pause, when, and how."""
+    """Who asked for a stop or a pause, when, and how. `exit_known`: the command's end was known before it was asked,
+    so that this wish cannot have caused it."""
 
     actor: str
     at: AwareDatetime
     force: bool = False
     grace_seconds: int | None = None
     by_policy: bool = False
+    exit_known: bool = False
 
 
 class Stage(Frozen):
@@ -73,6 +75,21 @@ class Segment(Frozen):
     billable: bool = True
 
 
+class Folded(Frozen):
+    """Segments whose evidence is no longer kept, as sums, so that a record stays small whatever happened to its job.
+
+    `until` is the newest of them: facts about it or an older one change nothing any more. None: the whole attempt.
+    """
+
+    attempts: int = 0
+    segments: int = 0
+    started_at: AwareDatetime | None = None
+    gpu_milliseconds: int = 0
+    not_billable_gpu_milliseconds: int = 0
+    estimated: bool = False
+    until: SegmentKey | None = None
+
+
 class Exit(Frozen):
     code: int | None = None
     signal: int | None = None
@@ -88,7 +105,8 @@ class Copied(Frozen):
 
 
 class Attempt(Frozen):
-    """One go at the run. `evidence` holds the newest fact per (segment, kind)."""
+    """One go at the run. `evidence` holds the newest fact per (segment, kind); the oldest segments may be `folded`.
+    `infrastructure_before` is what earlier attempts had used of the infrastructure's budget."""
 
     number: int
     queued_at: AwareDatetime
@@ -97,6 +115,8 @@ class Attempt(Frozen):
     admitted_at: AwareDatetime | None = None
     evidence: tuple[Fact, ...] = ()
     segments: tuple[Segment, ...] = ()
+    folded: Folded | None = None
+    infrastructure_before: int = 0
     sealed: bool = False
     end_reason: EndReason | None = None
     exit: Exit = Exit()
@@ -106,7 +126,7 @@ class Attempt(Frozen):
 
 
 class Retries(Frozen):
-    """Automatic retries: the job's own budget and the infrastructure's."""
+    """Automatic retries: the job's own budget and the infrastructure's, on which the backend's requeues draw too."""
 
     used: int = 0
     budget: int = 0
@@ -134,7 +154,10 @@ class Backend(Frozen):
 
 
 class JobRecord(Frozen):
-    """The record of one job. `(epoch, seq)` orders its versions; only `advance` makes the next."""
+    """The record of one job. `(epoch, seq)` orders its versions; only `advance` makes the next.
+
+    `attempts` ends with the current one; of those before it the oldest are only counted, in `earlier`.
+    """
 
     id: str
     tenant: str
@@ -162,6 +185,7 @@ class JobRecord(Frozen):
     admission_refused: int | None = None
     attempt: int = 1
     attempts: tuple[Attempt, ...] = Field(min_length=1)
+    earlier: Folded | None = None
     retries: Retries = Retries()
     backend: Backend = Backend()
     exit: Exit = Exit()
@@ -169,6 +193,7 @@ class JobRecord(Frozen):
     failed_stage: StageName | None = None
     message: str | None = None
     hint: str | None = None
+    submit_warnings: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     recopy: RecopyMark | None = None

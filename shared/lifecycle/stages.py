@@ -12,18 +12,19 @@ _ORDER = tuple(StageName)
 def open_stages(record: JobRecord, attempt: Attempt, seen: Picture) -> tuple[Stage, ...]:
     """The stages of an attempt that goes on."""
     starts = _starts(attempt, seen)
-    active = max((name for name, at in starts.items() if at is not None), key=_ORDER.index)
-    stages = []
-    for name in _ORDER:
-        if name is active:
+    stages: list[Stage] = []
+    later: datetime | None = None
+    for name in reversed(_ORDER):
+        at = starts[name]
+        if later is not None:
+            stages.append(Stage(name=name, status=StageStatus.PASSED, started_at=at or later, ended_at=later))
+        elif at is not None:
             waiting = waiting_on(record, seen, name)
-            stages.append(Stage(name=name, status=StageStatus.ACTIVE, started_at=starts[name], waiting_on=waiting))
-        elif _ORDER.index(name) < _ORDER.index(active):
-            ended = next((at for later in _ORDER[_ORDER.index(name) + 1 :] if (at := starts[later]) is not None), None)
-            stages.append(Stage(name=name, status=StageStatus.PASSED, started_at=starts[name] or ended, ended_at=ended))
+            stages.append(Stage(name=name, status=StageStatus.ACTIVE, started_at=at, waiting_on=waiting))
         else:
             stages.append(Stage(name=name))
-    return tuple(stages)
+        later = at or later
+    return tuple(reversed(stages))
 
 
 def closed_stages(
@@ -37,20 +38,29 @@ def closed_stages(
     released = seen.exited is not None and seen.reached_running
     for stage in open_stages(record, attempt, seen):
         last = stage.name is StageName.STOPPING_CLUSTER
+        before_failed = failed is not None and _ORDER.index(stage.name) < _ORDER.index(failed)
         if stage.name is failed:
             status = StageStatus.FAILED
-        elif stage.status is StageStatus.PASSED or (last and (succeeded or released)):
+        elif stage.status is StageStatus.PASSED or (stage.status is StageStatus.ACTIVE and before_failed):
             status = StageStatus.PASSED
         else:
-            status = StageStatus.SKIPPED
+            status = StageStatus.PASSED if last and (succeeded or released) else StageStatus.SKIPPED
         ended = (stage.ended_at or now) if stage.started_at is not None else None
         stages.append(stage.model_copy(update={"status": status, "ended_at": ended, "waiting_on": None}))
     return tuple(stages)
 
 
+def after_recopy(stages: tuple[Stage, ...], now: datetime) -> tuple[Stage, ...]:
+    """The stages once a recopy was verified: stopping_cluster has passed after all."""
+    done = {"status": StageStatus.PASSED, "ended_at": now}
+    return (*stages[:-1], stages[-1].model_copy(update=done))
+
+
 def _starts(attempt: Attempt, seen: Picture) -> dict[StageName, datetime | None]:
     checked = seen.input_valid or seen.staged
     ran = seen.exited if seen.exited is not None and seen.exited.started_at is not None else seen.running
+    if seen.requeued is not None:
+        ran = None
     gone = seen.exited if seen.exited is not None and seen.reached_running else None
     return {
         StageName.QUEUED: attempt.queued_at,

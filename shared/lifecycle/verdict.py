@@ -2,14 +2,16 @@
 
 import signal as signals
 from dataclasses import dataclass
+from typing import Final
 
 from shared.lifecycle import facts as f
 from shared.lifecycle.picture import Picture
 from shared.lifecycle.reasons import REASONS, EndReason
 from shared.lifecycle.record import Exit, JobRecord, Wish
-from shared.lifecycle.states import Desired, StageName
+from shared.lifecycle.states import Desired, StageName, State
 
-NO_EXIT = Exit()
+NO_EXIT: Final = Exit()
+MAX_MESSAGE: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,53 +24,84 @@ class Verdict:
     stage: StageName | None = None
 
 
-def verdict(seen: Picture, desired: Desired, wish: Wish | None) -> Verdict:
+def verdict(record: JobRecord, seen: Picture) -> Verdict:
     """The verdict on a sealed attempt. Precedence of wishes: stop, pause, run.
 
-    An exit keeps its real outcome unless the backend's side recorded our stop before it; with nothing to compare, a
-    job that was to be stopped is STOPPED.
+    An exit keeps its real outcome unless the backend's side recorded our stop before it; with nothing to compare it is
+    what was wished, unless the exit was known before the wish.
     """
+    desired, wish = record.desired_state, record.wish
     if seen.exited is not None:
-        return _of_exit(seen, seen.exited, desired, wish)
+        return _of_exit(record, seen, seen.exited)
     if desired is Desired.STOPPED:
         return Verdict(EndReason.STOPPED_BY_USER, detail=_who(wish))
     if seen.input_invalid is not None:
-        findings = seen.input_invalid.findings
-        more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
-        return Verdict(EndReason.INPUT_INVALID, detail="; ".join(found.message for found in findings[:3]) + more)
+        return Verdict(EndReason.INPUT_INVALID, detail=_first_findings(seen.input_invalid.findings))
     if seen.staging_failed is not None:
-        return Verdict(seen.staging_failed.reason, detail=seen.staging_failed.message)
+        reason = _failure(seen.staging_failed.reason, EndReason.STAGING_FAILED)
+        return Verdict(reason, detail=seen.staging_failed.message)
     if seen.refused is not None:
-        return Verdict(seen.refused.reason, detail=seen.refused.message)
+        return Verdict(_failure(seen.refused.reason, EndReason.LAUNCH_REFUSED), detail=seen.refused.message)
     if seen.lost is None and desired is Desired.PAUSED:
         return Verdict(EndReason.PAUSED_BY_USER, detail=_who(wish))
-    stage = StageName.RUNNING_JOB if seen.reached_running else StageName.STARTING_CLUSTER
-    return Verdict(EndReason.LOST, stage=stage)
+    return Verdict(EndReason.LOST, stage=_where(seen))
 
 
-def _of_exit(seen: Picture, exited: f.Exited, desired: Desired, wish: Wish | None) -> Verdict:
+def _of_exit(record: JobRecord, seen: Picture, exited: f.Exited) -> Verdict:
     exit_ = Exit(code=exited.code, signal=exited.signal, self_reported=exited.self_reported)
-    ours = exited.stop_recorded is True or (exited.stop_recorded is None and exited.reason is None)
-    if desired is Desired.STOPPED and ours:
-        return Verdict(EndReason.STOPPED_BY_USER, exit_, _who(wish))
-    if desired is Desired.PAUSED and exited.stop_recorded is True:
-        return Verdict(EndReason.PAUSED_BY_USER, exit_, _who(wish))
+    desired, wish = record.desired_state, record.wish
+    if desired is not Desired.RUN and _by_our_wish(exited, wish):
+        stopped = desired is Desired.STOPPED
+        return Verdict(EndReason.STOPPED_BY_USER if stopped else EndReason.PAUSED_BY_USER, exit_, _who(wish))
+    if (
+        desired is Desired.RUN
+        and exited.stop_recorded is True
+        and (over_budget(record) or seen.lost_before is not None)
+    ):
+        return _given_up(record, seen, exit_)
     reason = exit_reason(exited)
     if reason is not EndReason.SUCCEEDED:
-        stage = None if seen.reached_running else StageName.STARTING_CLUSTER
-        return Verdict(reason, exit_, exited.message, stage)
+        return Verdict(reason, exit_, exited.message, None if seen.reached_running else _where(seen))
     copied = seen.staging_sealed
-    if copied is None or copied.outcome in ("none", "verified"):
+    if copied is None or copied.outcome == "verified" or (copied.outcome == "none" and not record.has_outputs):
         return Verdict(EndReason.SUCCEEDED, exit_)
     if copied.outcome == "missing":
-        return Verdict(EndReason.OUTPUTS_MISSING, exit_, ", ".join(copied.missing[:5]))
-    failed = EndReason.COPY_BACK_FAILED if copied.outcome == "failed" else EndReason.EXPECTATION_FAILED
-    return Verdict(failed, exit_, copied.message)
+        return Verdict(EndReason.OUTPUTS_MISSING, exit_, ", ".join(copied.missing[:5]) or copied.message)
+    if copied.outcome == "expectation_failed":
+        return Verdict(EndReason.EXPECTATION_FAILED, exit_, copied.message)
+    return Verdict(EndReason.COPY_BACK_FAILED, exit_, copied.message or "nobody looked for them")
+
+
+def _by_our_wish(exited: f.Exited, wish: Wish | None) -> bool:
+    if exited.stop_recorded is not None:
+        return exited.stop_recorded
+    return exited.reason is None and not (wish is not None and wish.exit_known)
+
+
+def _given_up(record: JobRecord, seen: Picture, exit_: Exit) -> Verdict:
+    """Nobody wished it: the launcher ended it because it was lost, or was requeued more often than allowed."""
+    if over_budget(record):
+        used, budget = record.retries.infrastructure_used, record.retries.infrastructure_budget
+        detail = f"{used} interruptions by the infrastructure, of {budget} allowed"
+        return Verdict(EndReason.PREEMPTED, exit_, detail, _where(seen))
+    return Verdict(EndReason.LOST, exit_, "what was found of it later was ended", _where(seen))
+
+
+def over_budget(record: JobRecord) -> bool:
+    """The infrastructure interrupted the job more often than its budget allows: the launcher ends it."""
+    return record.retries.infrastructure_used > record.retries.infrastructure_budget
+
+
+def _where(seen: Picture) -> StageName:
+    return StageName.RUNNING_JOB if seen.reached_running else StageName.STARTING_CLUSTER
 
 
 def exit_reason(exited: f.Exited) -> EndReason:
-    """What a recorded end says by itself. Success needs an exit code of 0 and no signal; nothing recorded is `lost`."""
-    if exited.reason is not None:
+    """What a recorded end says by itself. Success needs an exit code of 0 and no signal, whatever reason is given;
+    nothing recorded is `lost`."""
+    if exited.reason is not None and (
+        REASONS[exited.reason].state is State.FAILED or exited.reason is EndReason.STOPPED_AT_BACKEND
+    ):
         return exited.reason
     if exited.signal:
         return EndReason.KILLED_BY_SIGNAL
@@ -77,10 +110,20 @@ def exit_reason(exited: f.Exited) -> EndReason:
     return EndReason.SUCCEEDED if exited.code == 0 else EndReason.EXIT_NONZERO
 
 
+def _failure(given: EndReason, otherwise: EndReason) -> EndReason:
+    return given if REASONS[given].state is State.FAILED else otherwise
+
+
+def _first_findings(findings: tuple[f.Finding, ...]) -> str:
+    more = f"; and {len(findings) - 3} more" if len(findings) > 3 else ""
+    return "; ".join(found.message for found in findings[:3]) + more
+
+
 def sentence(reason: EndReason, exit_: Exit, detail: str | None) -> str:
     """The end reason's sentence with its numbers; the detail follows after a colon."""
     text = REASONS[reason].sentence.format(code=exit_.code, signal=_signal_name(exit_.signal))
-    return f"{text}: {detail}" if detail else text
+    said = f"{text}: {detail}" if detail else text
+    return said if len(said) <= MAX_MESSAGE else said[: MAX_MESSAGE - 1] + "…"
 
 
 def hint(reason: EndReason, record: JobRecord) -> str | None:

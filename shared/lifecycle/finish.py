@@ -1,0 +1,128 @@
+"""The end of an attempt: the verdict, an automatic retry in its place, and the attempt that follows."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.lifecycle.derive import derive, derived
+from shared.lifecycle.folding import fold_attempts
+from shared.lifecycle.picture import Picture, picture
+from shared.lifecycle.reasons import REASONS, RetryClass
+from shared.lifecycle.record import Attempt, Backend, Copied, Exit, JobRecord, Retries
+from shared.lifecycle.stages import closed_stages
+from shared.lifecycle.states import ACTIVE, Desired, Phase, State
+from shared.lifecycle.usage import segments
+from shared.lifecycle.verdict import Verdict, hint, sentence, verdict
+
+_FIRST_COOLDOWN_SECONDS: Final = 15
+_LONGEST_COOLDOWN_SECONDS: Final = 600
+
+
+def settle(record: JobRecord, now: datetime) -> JobRecord:
+    """Derive the record from its evidence; where the attempt is sealed, write the verdict."""
+    seen = picture(record.current)
+    record = derived(record, seen)
+    if record.state in ACTIVE and seen.sealed:
+        return _finish(record, seen, verdict(record, seen), now)
+    return record
+
+
+def _finish(record: JobRecord, seen: Picture, outcome: Verdict, now: datetime) -> JobRecord:
+    """Write the verdict; an automatic retry takes its place where the budgets allow one, so that FAILED means that
+    nothing follows."""
+    row = REASONS[outcome.reason]
+    said = sentence(outcome.reason, outcome.exit, outcome.detail)
+    attempt = _sealed(record, seen, outcome, said, now)
+    ended = record.model_copy(update={"attempts": (*record.attempts[:-1], attempt)})
+    if row.state is State.FAILED and seen.reached_running and record.desired_state is Desired.RUN:
+        retries = spend(record.retries, row.retry, now)
+        if retries is not None:
+            message = f"attempt {record.attempt}: {said}; it is tried again"
+            return next_attempt(ended, now, retries=retries, message=message)
+    failed = (outcome.stage or row.stage) if row.state is State.FAILED else None
+    return ended.model_copy(
+        update={
+            "state": row.state,
+            "phase": Phase.SUSPENDED if row.state is State.PAUSED and record.kind == "workstation" else None,
+            "stages": closed_stages(record, record.current, seen, failed, row.state is State.SUCCEEDED, now),
+            "exit": outcome.exit,
+            "end_reason": outcome.reason,
+            "failed_stage": failed,
+            "message": said,
+            "hint": hint(outcome.reason, record),
+            "finished_at": now,
+        }
+    )
+
+
+def _sealed(record: JobRecord, seen: Picture, outcome: Verdict, said: str, now: datetime) -> Attempt:
+    """The attempt with its verdict; what no end was seen of has ended now."""
+    copied = seen.staging_sealed
+    outputs = None
+    if copied is not None and (copied.outcome == "verified" or copied.manifest is not None):
+        outputs = Copied(files=copied.files, size_bytes=copied.size_bytes, manifest=copied.manifest)
+    attempt = record.current.model_copy(
+        update={
+            "sealed": True,
+            "end_reason": outcome.reason,
+            "exit": outcome.exit,
+            "outputs": outputs,
+            "message": said,
+            "finished_at": now,
+        }
+    )
+    if any(segment.ended is None for segment in attempt.segments):
+        return attempt.model_copy(update={"segments": segments(attempt, seen, record.resources.gpus)})
+    return attempt
+
+
+def spend(retries: Retries, kind: RetryClass, now: datetime) -> Retries | None:
+    """The budgets after one more automatic retry, with its cooldown; None where none is left."""
+    if kind is RetryClass.USER and retries.used < retries.budget:
+        cooldown = now + _cooldown(retries.used)
+        return retries.model_copy(update={"used": retries.used + 1, "cooldown_until": cooldown})
+    if kind is RetryClass.INFRASTRUCTURE and retries.infrastructure_used < retries.infrastructure_budget:
+        cooldown = now + _cooldown(retries.infrastructure_used)
+        used = retries.infrastructure_used + 1
+        return retries.model_copy(update={"infrastructure_used": used, "cooldown_until": cooldown})
+    return None
+
+
+def _cooldown(used: int) -> timedelta:
+    return timedelta(seconds=min(_FIRST_COOLDOWN_SECONDS * 2**used, _LONGEST_COOLDOWN_SECONDS))
+
+
+def next_attempt(record: JobRecord, now: datetime, *, retries: Retries, message: str | None) -> JobRecord:
+    """QUEUED again as attempt n + 1 of the same run, through every gate. Nothing of the old attempt stays but its
+    entry in `attempts`, and what is the job's own: a hold, the budgets, the count of recopies."""
+    attempt = Attempt(
+        number=record.attempt + 1,
+        queued_at=now,
+        cooldown_until=retries.cooldown_until,
+        infrastructure_before=retries.infrastructure_used,
+    )
+    earlier, attempts = fold_attempts(record.earlier, (*record.attempts, attempt))
+    return derive(
+        record.model_copy(
+            update={
+                "state": State.QUEUED,
+                "desired_state": Desired.RUN,
+                "wish": None,
+                "attempt": attempt.number,
+                "attempts": attempts,
+                "earlier": earlier,
+                "retries": retries,
+                "gate": None,
+                "closed_gates": (),
+                "gate_version": None,
+                "admission_refused": None,
+                "exit": Exit(),
+                "end_reason": None,
+                "failed_stage": None,
+                "hint": None,
+                "message": message,
+                "finished_at": None,
+                "corrects": None,
+                "backend": Backend(),
+            }
+        )
+    )
