@@ -3,29 +3,61 @@
 Source of the headers' names: the CloudEvents NATS protocol binding 1.0 (`ce-` and the attribute's name).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+import orjson
 
 from shared.contracts.subjects import job_subject
 from shared.lifecycle.facts import Frozen
-from shared.lifecycle.picture import picture, segment_of
-from shared.lifecycle.record import Attempt, JobRecord
+from shared.lifecycle.folding import fold_segments
+from shared.lifecycle.record import JobRecord, Segment
 
 SOURCE: Final = "/tidegate/api"
 TYPE_PREFIX: Final = "dev.tidegate.job.v1."
+MAX_BODY_BYTES: Final = 4096
+_IMPLIED: Final = ("job", "tenant", "attempt", "source")
+_OUTCOME: Final = ("end_reason", "exit", "message", "finished_at")
+_SHORTENED: Final = ((160, 6), (80, 3), (40, 1))
+"""Longest text and longest list, tried in turn where a body is too long."""
+_TEXTS: Final = frozenset(
+    {"reason", "message", "hint", "waiting_on", "raw_state", "raw_reason", "scope", "lifted_by", "place", "near"}
+)
+_LISTS: Final = frozenset({"findings", "closed_gates", "missing", "warnings", "submit_warnings"})
+
+
+class Corrected(Frozen):
+    """A segment that this change closed or corrected and that `job.attempts` does not show."""
+
+    attempt: int
+    segment: Segment
 
 
 class JobEvent(Frozen):
-    """A record after a change. `job.attempts` holds the current attempt only, with its latest segment's evidence;
-    `earlier_attempts` and `earlier_segments` count what is left out (read the record for them). Environment values and
-    view fields are never in it; the spec is there by `spec_digest`."""
+    """A record after a change. `job.attempts` holds the current attempt only, with its newest segment and the evidence
+    about that; `corrected` are the other segments that changed. `earlier_attempts` and `earlier_segments` count what is
+    left out (read the record for them). Environment values and view fields are never in it; the spec is there by
+    `spec_digest`. `shortened`: texts and lists were cut to keep the body small.
+
+    The JSON body leaves out what it says elsewhere: in evidence `job`, `tenant`, `attempt`, `source` and a `segment`
+    that is the attempt's newest; in a sealed attempt what the job says in the same words; empty lists.
+    """
 
     version: Literal[1] = 1
     type: str
     job: JobRecord
     earlier_attempts: int = 0
     earlier_segments: int = 0
+    corrected: tuple[Corrected, ...] = ()
+    shortened: bool = False
+
+    def segments(self) -> Iterator[tuple[int, Segment]]:
+        """Every segment in the event with its attempt's number: all that changed, and maybe more."""
+        for one in self.corrected:
+            yield one.attempt, one.segment
+        for segment in self.job.current.segments:
+            yield self.job.attempt, segment
 
 
 class WireEvent(NamedTuple):
@@ -37,14 +69,17 @@ class WireEvent(NamedTuple):
     body: bytes
 
 
-def encode_event(record: JobRecord, event: str, at: datetime) -> WireEvent:
-    """The message for `event` of `record`, which changed at `at`."""
-    attempt, left_out = _trimmed(record.current)
+def encode_event(record: JobRecord, event: str, at: datetime, *, before: JobRecord | None = None) -> WireEvent:
+    """The message for `event` of `record`, which changed at `at`. `before` is the record that it was: with it the event
+    carries every segment that changed, also those of earlier attempts."""
+    attempt = record.current
+    trimmed = fold_segments(attempt, kept=1, most=1)
     body = JobEvent(
         type=event,
-        job=record.model_copy(update={"attempts": (attempt,)}),
-        earlier_attempts=len(record.attempts) - 1,
-        earlier_segments=left_out,
+        job=record.model_copy(update={"attempts": (trimmed,), "earlier": None}),
+        earlier_attempts=record.attempt - 1,
+        earlier_segments=0 if trimmed.folded is None else trimmed.folded.segments,
+        corrected=tuple(_corrected(before, record)),
     )
     msg_id = f"{record.id}/{record.epoch}/{record.seq}"
     headers = {
@@ -56,20 +91,88 @@ def encode_event(record: JobRecord, event: str, at: datetime) -> WireEvent:
         "ce-time": at.isoformat(),
         "content-type": "application/json",
     }
-    return WireEvent(
-        job_subject(record.tenant, event), msg_id, headers, body.model_dump_json(exclude_none=True).encode()
-    )
+    return WireEvent(job_subject(record.tenant, event), msg_id, headers, _body(body))
 
 
 def decode_event(body: bytes) -> JobEvent:
     """Read a job event; raises pydantic's ValidationError where it is none."""
-    return JobEvent.model_validate_json(body)
+    try:
+        data = orjson.loads(body)
+        _restore(data["job"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return JobEvent.model_validate_json(body)  # not of the event's form: the model says what is wrong with it
+    return JobEvent.model_validate(data)
 
 
-def _trimmed(attempt: Attempt) -> tuple[Attempt, int]:
-    latest = picture(attempt).latest
-    if latest is None or len(attempt.segments) <= 1:
-        return attempt, 0
-    kept = tuple(fact for fact in attempt.evidence if (key := segment_of(fact)) is None or key == latest)
-    shown = attempt.segments[-2:]
-    return attempt.model_copy(update={"evidence": kept, "segments": shown}), len(attempt.segments) - len(shown)
+def _corrected(before: JobRecord | None, after: JobRecord) -> Iterator[Corrected]:
+    """The segments that changed, but for the newest one. Not knowing what was before: those of the current attempt."""
+    known = {} if before is None else {attempt.number: attempt.segments for attempt in before.attempts}
+    for attempt in after.attempts if before is not None else (after.current,):
+        was = known.get(attempt.number, ())
+        shown = attempt.segments[:-1] if attempt.number == after.attempt else attempt.segments
+        for segment in shown if was is not attempt.segments else ():
+            if segment not in was:
+                yield Corrected(attempt=attempt.number, segment=segment)
+
+
+def _body(event: JobEvent) -> bytes:
+    data = event.model_dump(mode="json", exclude_none=True)
+    job = data["job"]
+    attempt = job["attempts"][0]
+    newest = attempt["segments"][-1]["key"] if attempt["segments"] else None
+    for fact in attempt["evidence"]:
+        for name in _IMPLIED:
+            del fact[name]
+        if newest is not None and fact.get("segment") == newest:
+            del fact["segment"]
+        _without_empty_lists(fact)
+    if attempt["sealed"]:
+        for name in _OUTCOME:
+            if attempt.get(name) == job.get(name):
+                attempt.pop(name, None)
+    _without_empty_lists(attempt)
+    _without_empty_lists(job)
+    body = orjson.dumps(data)
+    for longest, most in _SHORTENED:
+        if len(body) <= MAX_BODY_BYTES:
+            break
+        data["shortened"] = True
+        body = orjson.dumps(_shortened(data, longest, most))
+    return body
+
+
+def _restore(job: dict[str, Any]) -> None:
+    """Put back what `_body` left out."""
+    attempt = job["attempts"][-1]
+    implied = {"job": job["id"], "tenant": job["tenant"], "attempt": job["attempt"], "source": "event"}
+    segments = attempt.get("segments")
+    if segments:
+        implied["segment"] = segments[-1]["key"]
+    attempt["evidence"] = [implied | fact for fact in attempt.get("evidence", ())]
+    if attempt.get("sealed"):
+        for name in _OUTCOME:
+            if name in job:
+                attempt.setdefault(name, job[name])
+
+
+def _without_empty_lists(data: dict[str, Any]) -> None:
+    for name in [name for name, value in data.items() if value == []]:
+        del data[name]
+
+
+def _shortened(data: Any, longest: int, most: int) -> Any:
+    """`data` with sentences of at most `longest` characters and lists of at most `most` things."""
+    if isinstance(data, list):
+        return [_shortened(item, longest, most) for item in data]
+    if not isinstance(data, dict):
+        return data
+    short = {}
+    for name, value in data.items():
+        if name in _TEXTS and isinstance(value, str) and len(value) > longest:
+            short[name] = value[: longest - 1] + "…"
+        elif name in _LISTS and isinstance(value, list):
+            cut = [item[:longest] if isinstance(item, str) else item for item in value[:most]]
+            short[name] = _shortened(cut, longest, most)
+        else:
+            short[name] = _shortened(value, longest, most)
+    return short

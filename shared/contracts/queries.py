@@ -160,7 +160,10 @@ class UsageAnswer(Frozen):
 
 
 class Capacity(Frozen):
-    """`clusters.v1.<cluster>.capacity`: what is allocatable less foreign use; our own use comes from reservations."""
+    """`clusters.v1.<cluster>.capacity`: what is allocatable less foreign use; our own use comes from reservations.
+
+    `total_gpus` is allocatable whoever uses it (the most that one job could ever get); None: the same as `gpus`.
+    """
 
     version: Literal[1] = 1
     cluster: str
@@ -168,6 +171,7 @@ class Capacity(Frozen):
     region: str | None = None
     gpus: int
     slots: int
+    total_gpus: int | None = None
     virtual: bool = False
     reachable: bool = True
     at: AwareDatetime
