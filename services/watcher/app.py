@@ -1,0 +1,100 @@
+"""The watcher put together: settings, store, eyes, handlers, loops."""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from services.watcher.capacity import CLUSTER, CapacityReports
+from services.watcher.handlers import JobEvents
+from services.watcher.logs import read
+from services.watcher.observing import Observing
+from services.watcher.settings import WatcherSettings
+from services.watcher.store import Store
+from shared.backends.local.client import LocalClient
+from shared.backends.local.observer import Observer
+from shared.contracts.queries import Capacity, LogsAsked
+from shared.contracts.subjects import cluster_subject
+from shared.runtime.clock import Clock
+from shared.runtime.service import Service
+
+_LIVE_SECONDS: Final = 0.025
+_IDLE_SECONDS: Final = 0.15
+_QUICK_LOOKS: Final = 20
+"""So many quick looks follow an event that says something is about to start, or to end."""
+_CAPACITY_SECONDS: Final = 1.0
+_KEEP_SECONDS: Final = 5.0
+
+
+class Pace:
+    """How long to wait between two looks: little while something lives or is expected, more when idle."""
+
+    def __init__(self) -> None:
+        self._called = asyncio.Event()
+        self._quick = 0
+
+    def hurry(self) -> None:
+        """An event came: look now, and often for a while."""
+        self._quick = _QUICK_LOOKS
+        self._called.set()
+
+    async def wait(self, *, alive: bool) -> None:
+        """Until the next look is due."""
+        if alive or self._quick > 0:
+            self._quick = max(0, self._quick - 1)
+            await asyncio.sleep(_LIVE_SECONDS)
+            return
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                await self._called.wait()
+        except TimeoutError:
+            pass
+        self._called.clear()
+
+
+def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
+    """The service, ready to run."""
+    service = Service("watcher", settings, clock=clock)
+    store = Store(service.db)
+    backend = LocalClient(settings.local_root)
+    pace = Pace()
+    observing = Observing(
+        store,
+        Observer(backend.root).observe,
+        backend,
+        service.clock,
+        service.log,
+        service.metrics,
+        lost_after=timedelta(seconds=settings.lost_after_seconds),
+    )
+    events = JobEvents(store, service.clock, pace.hurry)
+    service.consume("watcher")(events.on_jobs)
+
+    async def publish(capacity: Capacity) -> None:
+        subject = cluster_subject(CLUSTER, "capacity")
+        await service.publish(subject, capacity.model_dump_json().encode(), stream="CLUSTERS")
+
+    reports = CapacityReports(backend, publish, service.clock, service.log, slots=settings.local_slots)
+
+    @service.every(0)
+    async def observe() -> None:
+        """Look at the backend."""
+        await pace.wait(alive=await observing.once())
+
+    @service.every(_CAPACITY_SECONDS)
+    async def capacity() -> None:
+        """Say what this machine has."""
+        await reports.once()
+
+    @service.every(_KEEP_SECONDS)
+    async def keep() -> None:
+        """Remember last sightings."""
+        await observing.keep()
+
+    @service.rpc("logs")
+    async def logs(request: bytes) -> bytes:
+        """`LogsAsked` -> `LogsAnswer`: bytes of an attempt's output."""
+        asked = LogsAsked.model_validate_json(request)
+        answer = await asyncio.to_thread(read, settings.local_root, asked)
+        return answer.model_dump_json().encode()
+
+    return service

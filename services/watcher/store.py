@@ -1,0 +1,179 @@
+"""The watcher's slice: set-based and guarded. What is told is written in the transaction that enqueues it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from services.watcher.domain import Finding, Watch
+from shared.contracts.facts import encode_fact
+from shared.lifecycle.facts import FACT
+from shared.runtime.database import Database, Tx
+from shared.runtime.outbox import Outgoing
+
+SOURCE: Final = "watcher/local"
+
+_LOCK: Final = """
+SELECT job, attempt, epoch, seq, answers FROM watched WHERE job = ANY ($1::text[]) ORDER BY job, attempt FOR UPDATE
+"""
+_WATCH: Final = """
+INSERT INTO watched (job, attempt, tenant, epoch, seq, submission, accepted_at, over, answers)
+SELECT job, attempt, tenant, epoch, seq, submission, accepted_at, over, 0
+FROM unnest($1::text[], $2::integer[], $3::text[], $4::integer[], $5::bigint[], $6::text[], $7::timestamptz[],
+            $8::boolean[]) AS given (job, attempt, tenant, epoch, seq, submission, accepted_at, over)
+ORDER BY job, attempt
+ON CONFLICT (job, attempt) DO UPDATE
+SET epoch = excluded.epoch, seq = excluded.seq, over = excluded.over,
+    submission = coalesce(excluded.submission, watched.submission), accepted_at = excluded.accepted_at
+WHERE (watched.epoch, watched.seq) < (excluded.epoch, excluded.seq)
+"""
+# A newer attempt ends everything older.
+_OVERTAKE: Final = """
+UPDATE watched SET over = true FROM unnest($1::text[], $2::integer[]) AS newer (job, attempt)
+WHERE watched.job = newer.job AND watched.attempt < newer.attempt AND NOT over
+"""
+_ASKED: Final = """
+UPDATE watched SET answers = answers + 1 FROM unnest($1::text[], $2::integer[]) AS key (job, attempt)
+WHERE watched.job = key.job AND watched.attempt = key.attempt
+"""
+# An end says more than a loss, a loss more than a start: one answer per attempt.
+_ANSWERS: Final = """
+SELECT DISTINCT ON (job, attempt) job, attempt, kind, n, at, fact, answers
+FROM sightings JOIN watched USING (job, attempt) JOIN unnest($1::text[], $2::integer[]) AS key (job, attempt)
+     USING (job, attempt)
+ORDER BY job, attempt, n DESC
+"""
+# Told once per change: a row comes back only where the fact is new or has changed.
+_TELL: Final = """
+INSERT INTO sightings AS known (submission, kind, job, attempt, n, at, fact)
+SELECT submission, kind, job, attempt, nextval('fact_versions'), $6, fact
+FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::jsonb[])
+     AS given (submission, kind, job, attempt, fact)
+ORDER BY submission, kind
+ON CONFLICT (submission, kind) DO UPDATE
+SET fact = excluded.fact, at = excluded.at, n = nextval('fact_versions') WHERE known.fact <> excluded.fact
+RETURNING job, attempt, kind, n, at, fact
+"""
+# A loss takes back the start: whoever is seen again after it is told anew, with a higher version.
+_TAKE_BACK: Final = "DELETE FROM sightings WHERE submission = ANY ($1::text[]) AND kind = 'seen_running'"
+_EXPECTED: Final = """
+SELECT job, attempt, tenant, submission, accepted_at, last_seen_at FROM watched WHERE NOT over AND NOT EXISTS (
+    SELECT FROM sightings
+    WHERE sightings.job = watched.job AND sightings.attempt = watched.attempt AND kind IN ('exited', 'lost')
+)
+"""
+_SEEN: Final = """
+WITH there AS (
+    SELECT job, attempt, at
+    FROM watched JOIN unnest($1::text[], $2::integer[], $3::timestamptz[]) AS seen (job, attempt, at)
+         USING (job, attempt)
+    WHERE NOT over ORDER BY job, attempt FOR UPDATE OF watched SKIP LOCKED
+)
+UPDATE watched SET last_seen_at = there.at FROM there WHERE watched.job = there.job AND watched.attempt = there.attempt
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An attempt that the backend took and whose end is not known."""
+
+    job: str
+    attempt: int
+    tenant: str
+    submission: str | None
+    accepted_at: datetime
+    last_seen_at: datetime | None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """One per job and attempt."""
+        return (self.job, self.attempt)
+
+
+class Store:
+    """What is watched, and what was told."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def lock(self, tx: Tx, jobs: Sequence[str]) -> dict[str, dict[int, tuple[int, int]]]:
+        """The versions seen of these jobs' attempts, with their rows locked."""
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        for row in await tx.fetch(_LOCK, jobs):
+            found.setdefault(row["job"], {})[row["attempt"]] = (row["epoch"], row["seq"])
+        return found
+
+    async def write(self, tx: Tx, watches: Sequence[Watch], now: datetime) -> None:
+        """Begin to watch, or note what the newest records say."""
+        if watches:
+            await tx.execute(
+                _WATCH,
+                [watch.job for watch in watches],
+                [watch.attempt for watch in watches],
+                [watch.tenant for watch in watches],
+                [watch.epoch for watch in watches],
+                [watch.seq for watch in watches],
+                [watch.submission for watch in watches],
+                [watch.accepted_at or now for watch in watches],
+                [not watch.owed for watch in watches],
+            )
+        if again := [watch for watch in watches if watch.attempt > 1]:
+            await tx.execute(_OVERTAKE, [watch.job for watch in again], [watch.attempt for watch in again])
+
+    async def answer(self, tx: Tx, watches: Sequence[Watch]) -> None:
+        """Tell the newest fact of these attempts again, under new message ids."""
+        if watches:
+            keys = ([watch.job for watch in watches], [watch.attempt for watch in watches])
+            await tx.execute(_ASKED, *keys)
+            rows = await tx.fetch(_ANSWERS, *keys)
+            await tx.enqueue([_outgoing(row, answer=row["answers"]) for row in rows])
+
+    async def tell(self, found: Sequence[Finding], at: datetime) -> int:
+        """Report what is new or has changed; how many facts that were."""
+        if not found:
+            return 0
+        async with self.database.transaction() as tx:
+            return await self._tell(tx, found, at)
+
+    async def lose(self, found: Sequence[Finding], at: datetime) -> int:
+        """Report losses; a start that was told before counts as not told."""
+        async with self.database.transaction() as tx:
+            count = await self._tell(tx, found, at)
+            await tx.execute(_TAKE_BACK, [finding.submission for finding in found])
+        return count
+
+    async def expected(self) -> list[Expected]:
+        """Every attempt whose end is owed and was not told."""
+        return [Expected(**dict(row)) for row in await self.database.fetch(_EXPECTED)]
+
+    async def mark_seen(self, last_seen: Mapping[tuple[str, int], datetime]) -> None:
+        """Keep the last confirmed sightings of attempts, so that a restart knows them."""
+        if last_seen:
+            jobs, attempts = zip(*last_seen, strict=True)
+            await self.database.execute(_SEEN, jobs, attempts, list(last_seen.values()))
+
+    async def _tell(self, tx: Tx, found: Sequence[Finding], at: datetime) -> int:
+        rows = await tx.fetch(
+            _TELL,
+            [finding.submission for finding in found],
+            [finding.kind for finding in found],
+            [finding.job for finding in found],
+            [finding.attempt for finding in found],
+            [dict(finding.fact) for finding in found],
+            at,
+        )
+        await tx.enqueue([_outgoing(row) for row in sorted(rows, key=lambda row: int(row["n"]))])
+        return len(rows)
+
+
+def _outgoing(row: Mapping[str, Any], *, answer: int | None = None) -> Outgoing:
+    head = {
+        "kind": row["kind"],
+        "job": row["job"],
+        "attempt": row["attempt"],
+        "version": {"n": row["n"]},
+        "at": row["at"],
+        "source": SOURCE,
+    }
+    wire = encode_fact("watcher", FACT.validate_python(row["fact"] | head), answer=answer)
+    return Outgoing(wire.subject, wire.msg_id, wire.key, wire.body)

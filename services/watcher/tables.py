@@ -1,0 +1,54 @@
+"""The watcher's slice, as its migrations make it. Only migrations and their test import this."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, DateTime, Index, Sequence, Text, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import registry
+from sqlmodel import Field, SQLModel
+
+from shared.runtime.tables import with_runtime_tables
+
+_MOMENT = DateTime(timezone=True)
+
+
+class Base(SQLModel, registry=registry()):
+    """The watcher's own metadata."""
+
+
+class Watched(Base, table=True):
+    """One row per attempt whose end the watcher owes: the inbox of its job's events, `(epoch, seq)` the newest seen."""
+
+    __tablename__ = "watched"
+    __table_args__ = (Index("watched_open", "job", "attempt", postgresql_where=text("NOT over")),)
+
+    job: str = Field(sa_column=Column(Text, primary_key=True))
+    attempt: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    tenant: str = Field(sa_column=Column(Text, nullable=False))
+    epoch: int
+    seq: int = Field(sa_column=Column(BigInteger, nullable=False))
+    submission: str | None = Field(sa_column=Column(Text))
+    accepted_at: datetime = Field(sa_column=Column(_MOMENT, nullable=False))
+    over: bool
+    last_seen_at: datetime | None = Field(sa_column=Column(_MOMENT))
+    answers: int
+
+
+class Sighting(Base, table=True):
+    """The newest fact told of each kind about a submission: what is seen again unchanged is not told again."""
+
+    __tablename__ = "sightings"
+    __table_args__ = (Index("sightings_of_attempt", "job", "attempt"),)
+
+    submission: str = Field(sa_column=Column(Text, primary_key=True))
+    kind: str = Field(sa_column=Column(Text, primary_key=True))
+    job: str = Field(sa_column=Column(Text, nullable=False))
+    attempt: int
+    n: int = Field(sa_column=Column(BigInteger, nullable=False))
+    at: datetime = Field(sa_column=Column(_MOMENT, nullable=False))
+    fact: Any = Field(sa_column=Column(JSONB, nullable=False))
+
+
+fact_versions = Sequence("fact_versions", metadata=Base.metadata)
+metadata = with_runtime_tables(Base.metadata)
