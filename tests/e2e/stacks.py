@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.embedded.processes import Account
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
 
@@ -38,22 +39,44 @@ class Stack:
 
     home: Path
     environ: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = (str(TIDEGATE),)
+    account: Account | None = None
+    """Another user to be; the home has to be that user's."""
 
     def cli(self, *words: str, cwd: Path | None = None, token: str | None = None, seconds: float = 90) -> Ended:
         """Run `tidegate WORDS`; what it printed and its exit code."""
-        environ = {"HOME": str(self.home), "PATH": os.environ["PATH"], "TIDEGATE_HOME": str(self.home)} | self.environ
+        environ = self._environ()
         if token is not None:
             environ["TIDEGATE_TOKEN"] = token
-        ended = subprocess.run(
-            [TIDEGATE, *words],
+        child = self._start(words, environ, cwd)
+        try:
+            out, err = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            raise
+        return Ended(child.returncode, out, err)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Run `tidegate WORDS` and leave it running; its output is the caller's to read."""
+        return self._start(words, self._environ(), None)
+
+    def _environ(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], "TIDEGATE_HOME": str(self.home)} | self.environ
+
+    def _start(self, words: Sequence[str], environ: dict[str, str], cwd: Path | None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*self.command, *words],
             env=environ,
             cwd=cwd or self.home,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=seconds,
-            check=False,
+            user=self.account.uid if self.account else None,
+            group=self.account.gid if self.account else None,
+            extra_groups=[] if self.account else None,
         )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     def up(self, *options: str) -> None:
         """Start it, and return once every service answers."""

@@ -46,7 +46,8 @@ def test_a_killed_process_lets_go_of_its_ports(tmp_path: Path) -> None:
     port = _a_free_port()
     program = (
         "import sys; from pathlib import Path; from infra.embedded.ports import Ports; "
-        "ports = Ports(Path('/nowhere'), {}); ports.exactly('http', int(sys.argv[1])); print('held', flush=True); input()"
+        "ports = Ports(Path('/nowhere'), {}); ports.exactly('http', int(sys.argv[1])); print('held', flush=True); "
+        "input()"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", program, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
