@@ -3,7 +3,9 @@
 Every answer may come late or not at all: who asks goes on without, and says what it could not check.
 """
 
-from typing import Literal
+import hashlib
+import re
+from typing import Final, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -103,6 +105,24 @@ class LogsAnswer(Frozen):
     size_bytes: int
 
 
+_STORABLE: Final = re.compile(r"[^%#\x00-\x1f\x7f]+")
+_LONGEST_KEY_BYTES: Final = 800
+_LONGEST_PART_BYTES: Final = 200
+
+
+def output_key(path: str) -> str:
+    """The name of an output below its prefix: different for every path, and the path itself where that is an ordinary
+    one. Control characters, `%` and `#` (which some stores refuse or read otherwise) become %XX; a name that is too
+    long for some store becomes `%~` and the digest of the path."""
+    key = "".join(
+        text if _STORABLE.fullmatch(text) else "".join(f"%{byte:02X}" for byte in text.encode()) for text in path
+    )
+    parts = [len(part.encode()) for part in key.split("/")]
+    if max(parts) > _LONGEST_PART_BYTES or sum(parts) > _LONGEST_KEY_BYTES:
+        return "%~" + hashlib.sha256(path.encode()).hexdigest()
+    return key
+
+
 class OutputsAsked(Frozen):
     """`stager.outputs`: the newest verified outputs of a job."""
 
@@ -119,19 +139,29 @@ class OutputFile(Frozen):
     mode: int
     kind: Literal["file", "directory"] = "file"
 
+    @property
+    def key(self) -> str:
+        """Where the file's bytes lie below the manifest's prefix: its path, if every store can hold that name."""
+        return output_key(self.path)
+
 
 class Manifest(Frozen):
-    """What came back: `prefix` is where the files lie in the blob store, each under prefix + path."""
+    """What came back: `prefix` is where the files lie in the blob store, each under prefix + its `key`."""
 
     version: Literal[1] = 1
     job: str
     attempt: int
     prefix: str
     files: tuple[OutputFile, ...]
+    problems: tuple[str, ...] = ()
+    """What was named by the output patterns and did not come back, with the reason."""
 
 
 class OutputsAnswer(Frozen):
+    """The manifest; where it is too large for a message only `key`, its name in the blob store."""
+
     manifest: Manifest | None
+    key: str | None = None
 
 
 class UsageAsked(Frozen):

@@ -47,7 +47,11 @@ def follow(path: str, link_at: Callable[[str], str | None]) -> str:
 
 
 def shown(name: str) -> str:
-    """A name as it may stand in a sentence: quoted, and whatever is not printable escaped (`'line\\nbreak'`)."""
+    """A name as it may stand in a sentence: quoted, and whatever is not printable escaped (`'line\\nbreak'`, `'caf\\xe9'`)."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return repr(name.encode("utf-8", "surrogateescape"))[1:]
     return repr(name)
 
 

@@ -86,8 +86,11 @@ FILTERS: Final[dict[str, tuple[str, ...]]] = {
     "stager": _job_filter("submitted", *_MOVES, *_ENDS),
     "launcher": _job_filter("submitted", *_MOVES, *_ENDS),
     "watcher": _job_filter(*_MOVES, *_ENDS),
-    "metering": _job_filter(*_MOVES, *_ENDS),
+    "metering": _job_filter("queued", *_MOVES, *_ENDS),
     "api": ("facts.v1.>",),
     "gatekeeper_clusters": ("clusters.v1.>",),
 }
-"""What each durable consumer reads: `<service>` on JOBS, `api` on FACTS, `gatekeeper_clusters` on CLUSTERS."""
+"""What each durable consumer reads: `<service>` on JOBS, `api` on FACTS, `gatekeeper_clusters` on CLUSTERS.
+
+Metering reads `queued` because an automatic retry closes the last attempt's segments in that event.
+"""

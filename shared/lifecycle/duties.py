@@ -41,7 +41,7 @@ def duties(record: JobRecord) -> frozenset[Duty]:
         return frozenset({Duty.RECOPY}) if record.recopy is not None else frozenset()
     seen = picture(record.current)
     owed = {_stager(record, seen), _launcher(record, seen)}
-    if not seen.end_known and (seen.latest is not None or seen.ran):
+    if seen.exited is None and (seen.latest is not None or seen.ran):
         owed.add(Duty.OBSERVE)
     return frozenset(duty for duty in owed if duty is not None)
 

@@ -87,7 +87,7 @@ def _closed(
 
 
 def _milliseconds(span: timedelta) -> int:
-    return span // timedelta(milliseconds=1)
+    return round(span.total_seconds() * 1000)
 
 
 def fold(folded: Folded | None, attempts: int, ended: tuple[Segment, ...], until: f.SegmentKey | None) -> Folded:
