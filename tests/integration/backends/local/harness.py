@@ -1,0 +1,191 @@
+"""A local backend with a host of its own, and words for what the tests do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from shared.backends.local import layout, processes
+from shared.backends.local.client import LocalClient
+from shared.backends.local.messages import CouldNotAsk, KillKind, LaunchAnswer, LaunchKind, LaunchRequest
+from shared.backends.local.names import submission_name
+from shared.backends.local.observer import LocalState, Observer, Seen
+
+TENANT = "acme"
+REPOSITORY = Path(__file__).parents[4]
+AS_ROOT = os.geteuid() == 0
+
+
+async def eventually(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    """Wait until `condition()` is true; fail saying `what` was awaited."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+class Backend:
+    """One root, one host process at a time, a client and an observer."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.client = LocalClient(root)
+        self.observer = Observer(self.client.root)
+        self.host: subprocess.Popen[bytes] | None = None
+        self.log = root.parent / "host.log"
+
+    async def start_host(self, *options: str) -> None:
+        """Returns when it answers."""
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "shared.backends.local.host", "--root", str(self.root), *options]
+            self.host = subprocess.Popen(command, stderr=log, cwd=REPOSITORY)  # noqa: ASYNC220 - it is waited for below
+        await self.host_answers(self.host.pid, self.host.poll)
+
+    async def host_answers(self, pid: int, ended: Callable[[], int | None]) -> None:
+        """Wait until the host with this pid answers; fail when it ends first."""
+        deadline = time.monotonic() + 20
+        while True:
+            assert ended() is None, f"the host ended: {self.log.read_text()}"
+            try:
+                status = await self.client.status()
+            except CouldNotAsk:
+                assert time.monotonic() < deadline, f"the host gives no answer: {self.log.read_text()}"
+                await asyncio.sleep(0.01)
+                continue
+            assert status.host is not None
+            assert status.host.pid == pid
+            return
+
+    def kill_host(self) -> None:
+        """SIGKILL, as a crash would."""
+        self.end_host(signal.SIGKILL)
+
+    def end_host(self, signal_number: int = signal.SIGTERM) -> None:
+        """Signal it and wait for its end."""
+        if self.host is not None:
+            self.host.send_signal(signal_number)
+            self.host.wait(10)
+            self.host = None
+
+    async def end(self) -> None:
+        """Leave no process behind."""
+        for seen in self.observer.observe().submissions:
+            answer = await self.client.kill(seen.submission)
+            assert answer.kind is not KillKind.UNCLEAR, answer
+        self.end_host()
+
+    async def request(
+        self,
+        job: str,
+        *command: str,
+        attempt: int = 1,
+        tenant: str = TENANT,
+        token: str = "t1",
+        gpus: int = 0,
+        environment: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        time_limit_seconds: int | None = None,
+        not_after: datetime | None = None,
+        stage: bool = True,
+    ) -> LaunchRequest:
+        """A launch whose working directory `e1` is staged with `files`."""
+        directory = await self.client.make_attempt_directory(tenant, job, attempt)
+        if stage:
+            (directory / "e1").mkdir(exist_ok=True)
+            for name, text in (files or {}).items():
+                (directory / "e1" / name).write_text(text)
+        return LaunchRequest(
+            submission=submission_name("test", job, attempt, token),
+            tenant=tenant,
+            run=job,
+            directory="e1",
+            command=command,
+            environment=environment or {},
+            gpus=gpus,
+            time_limit_seconds=time_limit_seconds,
+            not_after=not_after,
+        )
+
+    async def launch(self, request: LaunchRequest) -> LaunchAnswer:
+        """The answer to one launch."""
+        (answer,) = await self.client.launch([request])
+        return answer
+
+    async def submit(self, request: LaunchRequest) -> str:
+        """Launch it, see it accepted, and return its submission."""
+        answer = await self.launch(request)
+        assert answer.kind is LaunchKind.ACCEPTED, answer
+        return request.submission
+
+    def seen(self, submission: str) -> Seen | None:
+        """What an observation shows of it."""
+        observation = self.observer.observe()
+        assert observation.complete, observation.problem
+        return next((seen for seen in observation.submissions if seen.submission == submission), None)
+
+    async def until(self, submission: str, state: LocalState) -> Seen:
+        """Wait for an observation in that state."""
+
+        def reached() -> bool:
+            seen = self.seen(submission)
+            return seen is not None and seen.state is state
+
+        await eventually(reached, f"{submission} {state}; it is {self.seen(submission)}")
+        seen = self.seen(submission)
+        assert seen is not None
+        return seen
+
+    async def run(self, request: LaunchRequest) -> Seen:
+        """Launch it and wait for the record of its end."""
+        return await self.until(await self.submit(request), LocalState.EXITED)
+
+    async def started(self, request: LaunchRequest, file: str = "ready") -> Seen:
+        """Launch it and wait until its command has written `file` into its working directory."""
+        seen = await self.until(await self.submit(request), LocalState.RUNNING)
+        path = self.directory(request) / file
+        await eventually(path.exists, f"{path} is written")
+        return seen
+
+    def directory(self, request: LaunchRequest) -> Path:
+        """Its working directory."""
+        _, job, attempt, _ = request.submission.split(".")
+        return Path(layout.attempt_directory(self.client.root, request.tenant, job, int(attempt[1:]))) / "e1"
+
+    def output(self, request: LaunchRequest, stream: str = "stdout") -> str:
+        """What it has printed."""
+        return (self.directory(request).parent / "logs" / stream).read_text()
+
+    def record(self, submission: str, kind: str) -> Path:
+        """Where one of its records lies."""
+        return Path(layout.record_path(self.client.root, submission, kind))
+
+    def supervisor_pid(self, submission: str) -> int:
+        """From the claim."""
+        return int(json.loads(self.record(submission, layout.CLAIM).read_text())["supervisor"]["pid"])
+
+
+async def supervise(backend: Backend, requests: Sequence[LaunchRequest]) -> None:
+    """Run one supervisor for each request, without a host and all at once, until they have ended."""
+    program = [sys.executable, "-m", "tests.integration.backends.local.supervising"]
+    given = json.dumps({"root": backend.client.root, "orders": [request.fields() for request in requests]})
+    process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE, cwd=REPOSITORY)
+    await process.communicate(given.encode())
+    assert process.returncode == 0
+
+
+def is_running(pid: int) -> bool:
+    """Is there a live process with this pid?"""
+    return processes.start_ticks(pid) is not None
+
+
+def pids_in(path: Path) -> list[int]:
+    """The pids that a job has written, one a line."""
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
