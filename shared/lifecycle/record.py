@@ -101,7 +101,7 @@ class Copied(Frozen):
 
     files: int
     size_bytes: int
-    manifest: str | None
+    manifest: str | None = None
 
 
 class Attempt(Frozen):
