@@ -1,0 +1,136 @@
+"""Settings -> stores -> parts -> routes. One process serves HTTP and consumes facts."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from obstore.store import LocalStore, ObjectStore, from_url
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from services.api import handlers
+from services.api.access import Access
+from services.api.asking import Asking
+from services.api.context import Api
+from services.api.door import Door, caller_of, database_away
+from services.api.facts import Facts
+from services.api.feed import Feed
+from services.api.outbox import EventLog
+from services.api.problems import Problem, of_status
+from services.api.reads import Reads
+from services.api.routes import admin, commands, events, jobs, logs, outputs, snapshots, usage
+from services.api.sentences import invalid
+from services.api.settings import ApiSettings
+from services.api.store import JobStore
+from services.api.submit import Submitting
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Unavailable
+from shared.runtime.service import Service
+
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    jobs.router,
+    commands.router,
+    events.router,
+    logs.router,
+    outputs.router,
+    snapshots.router,
+    usage.router,
+    admin.router,
+)
+
+
+def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[FastAPI, Service, Feed]:
+    """The application, the service that runs in its lifespan, and the streams to close before it stops."""
+    service = Service("api", settings, clock=clock, relay_source=EventLog)
+    feed = Feed(service.db)
+    store = JobStore(service.db, feed.grown)
+    reads = Reads(service.db)
+    asking = Asking(service)
+    access = Access(service.db, single_tenant=settings.single_tenant)
+    submitting = Submitting(service.db, store, reads, asking, service.clock)
+    handlers.register(service, Facts(service, store))
+    service.every(0)(feed.poll)
+
+    @service.on_start
+    async def bootstrap() -> None:
+        await access.bootstrap(settings.bootstrap_tokens, service.clock.now())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with service.lifespan():
+            try:
+                yield
+            finally:
+                feed.close()
+
+    app = FastAPI(
+        title="Tidegate",
+        version="1",
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.api = Api(
+        settings=settings,
+        database=service.db,
+        clock=service.clock,
+        access=access,
+        reads=reads,
+        store=store,
+        asking=asking,
+        submitting=submitting,
+        feed=feed,
+        blobs=_blob_store(settings.blob_url),
+    )
+    for router in ROUTERS:
+        app.include_router(router, prefix="/v1", dependencies=[Depends(caller_of)])
+    _answer_errors(app, service)
+    app.add_middleware(
+        Door,
+        access=access,
+        max_batch_bytes=settings.max_batch_bytes,
+        max_snapshot_bytes=settings.max_snapshot_bytes,
+    )
+    return app, service, feed
+
+
+def _answer_errors(app: FastAPI, service: Service) -> None:
+    """Every error becomes a problem; an unforeseen one shows a number that the log has too, and nothing else."""
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        problem = error if isinstance(error, Problem) else of_status(error, request.method, request.url.path)
+        return problem.response(request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_valid(request: Request, error: RequestValidationError) -> Response:
+        return invalid(error.errors()).response(request.url.path)
+
+    @app.exception_handler(Unavailable)
+    async def away(request: Request, error: Unavailable) -> Response:
+        service.log.warning("request not answered", error=str(error))
+        return database_away().response(request.url.path)
+
+    @app.exception_handler(Exception)
+    async def unforeseen(request: Request, error: Exception) -> Response:
+        number = uuid.uuid4().hex[:12]
+        service.log.error("request failed", error=error, number=number, method=request.method)
+        return Problem("internal", f"this is our fault, not yours; the log has it under {number}").response(
+            request.url.path
+        )
+
+
+def _blob_store(url: str) -> ObjectStore:
+    """The store behind `TIDEGATE_BLOB_URL`; a `file:` one makes its folder."""
+    if url.startswith("file:"):
+        folder = Path(unquote(urlsplit(url).path))
+        folder.mkdir(parents=True, exist_ok=True)
+        return LocalStore(prefix=folder)
+    return from_url(url)

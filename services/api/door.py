@@ -1,0 +1,116 @@
+"""In front of every route: who asks, and is the body of a size and kind that may be read at all?
+
+Nothing is public, not even the OpenAPI document: what a route forgets to check is refused here.
+"""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.api.access import Access, Caller
+from services.api.problems import Problem
+from shared.runtime.errors import DatabaseUnavailable
+
+MAX_BODY_BYTES: Final = 512 * 1024
+_SNAPSHOTS: Final = "/v1/snapshots/"
+_BATCH: Final = "/v1/jobs/batch"
+_TOKEN_LENGTH: Final = 512
+
+
+class Door:
+    """Middleware that puts the `Caller` into the request's state, or answers itself."""
+
+    def __init__(self, app: ASGIApp, *, access: Access, max_batch_bytes: int, max_snapshot_bytes: int) -> None:
+        self._app = app
+        self._access = access
+        self._max_batch = max_batch_bytes
+        self._max_snapshot = max_snapshot_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request through, with its body counted."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        request = Request(scope)
+        try:
+            scope.setdefault("state", {})["caller"] = await self._caller(request)
+            counted = self._counted(request, receive)
+        except Problem as problem:
+            return await problem.response(request.url.path)(scope, receive, send)
+        except DatabaseUnavailable:
+            return await database_away().response(request.url.path)(scope, receive, send)
+        return await self._app(scope, counted, send)
+
+    async def _caller(self, request: Request) -> Caller:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            raise _unauthenticated("there is no token: send `Authorization: Bearer TOKEN`")
+        caller = None if len(token) > _TOKEN_LENGTH else await self._access.who(token.strip())
+        if caller is None:
+            raise _unauthenticated("this token is unknown or was revoked: ask an admin for another one")
+        return caller
+
+    def _counted(self, request: Request, receive: Receive) -> Receive:
+        """The body's receiver, which stops at the limit; what is too large by its own word is refused at once."""
+        path, limit = request.url.path, self._limit(request.url.path)
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > limit:
+            raise _too_large(int(declared), limit, path)
+        has_body = declared not in ("", "0") or "transfer-encoding" in request.headers
+        if has_body and not path.startswith(_SNAPSHOTS):
+            given = request.headers.get("content-type", "")
+            if given.partition(";")[0].strip().lower() != "application/json":
+                detail = f"the body's Content-Type is {given or 'not given'!r}: send JSON as application/json"
+                raise Problem("unsupported-media-type", detail)
+        received = 0
+
+        async def counting() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise _too_large(received, limit, path)
+            return message
+
+        return counting
+
+    def _limit(self, path: str) -> int:
+        if path.startswith(_SNAPSHOTS):
+            return self._max_snapshot
+        return self._max_batch if path == _BATCH else MAX_BODY_BYTES
+
+
+async def caller_of(request: Request) -> Caller:
+    """The dependency of every route: refuses where the door let nobody through."""
+    caller: Any = request.scope.get("state", {}).get("caller")
+    if not isinstance(caller, Caller):
+        raise _unauthenticated("there is no token: send `Authorization: Bearer TOKEN`")
+    return caller
+
+
+async def admin_of(request: Request) -> Caller:
+    """The same for what only admins may do."""
+    caller = await caller_of(request)
+    if not caller.is_admin:
+        raise Problem("forbidden", f"{caller.user}'s token has the role user, and this needs the role admin")
+    return caller
+
+
+def database_away() -> Problem:
+    """PostgreSQL cannot be reached."""
+    detail = "the database cannot be reached: nothing was changed. Running jobs go on; try again in a moment"
+    return Problem("unavailable", detail, headers={"Retry-After": "2"}, service="database")
+
+
+def _unauthenticated(detail: str) -> Problem:
+    return Problem("unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="tidegate"'})
+
+
+def _too_large(given: int, limit: int, path: str) -> Problem:
+    if path.startswith(_SNAPSHOTS):
+        todo = "leave out what the job does not need (.tidegateignore), or raise TIDEGATE_MAX_SNAPSHOT_BYTES"
+    elif path == _BATCH:
+        todo = "split the batch"
+    else:
+        todo = "put large content into a file of the submitted directory"
+    return Problem("too-large", f"the body has {given} bytes or more, and {limit} are allowed: {todo}")

@@ -1,0 +1,43 @@
+"""What `api` does with messages: facts from the services, queries of its slice, and its own housekeeping."""
+
+from typing import Final
+
+from services.api.domain import BadFact, read_fact
+from services.api.facts import Facts
+from services.api.specs import Specs
+from shared.runtime.errors import Final as NeverWorks
+from shared.runtime.messages import Delivery
+from shared.runtime.service import Service
+
+KEYS_KEPT_HOURS: Final = 24
+FACTS_IN_A_BATCH: Final = 500
+
+PURGE_KEYS: Final = "DELETE FROM idempotency WHERE created_at < now() - make_interval(hours => $1)"
+
+
+def register(service: Service, facts: Facts) -> None:
+    """Declare the consumer, the query and the ticks."""
+    specs = Specs(service.db)
+
+    @service.consume("api", batch=FACTS_IN_A_BATCH)
+    async def on_facts(deliveries: list[Delivery]) -> None:
+        """Apply a batch of facts in one transaction; where one is bad the runtime tries them singly, and parks that."""
+        try:
+            await facts.take([read_fact(delivery.subject, delivery.body) for delivery in deliveries])
+        except BadFact as error:
+            raise NeverWorks(str(error)) from error
+
+    @service.rpc("specs")
+    async def on_specs(request: bytes) -> bytes:
+        """The specs of a tenant's digests."""
+        return await specs.asked(request)
+
+    @service.every(5)
+    async def sweep_orphans() -> None:
+        """Facts that came before their job's row."""
+        await facts.sweep()
+
+    @service.every(600)
+    async def purge_keys() -> None:
+        """Idempotency keys older than a day."""
+        await service.db.execute(PURGE_KEYS, KEYS_KEPT_HOURS)

@@ -1,0 +1,193 @@
+"""The job record and its event log in PostgreSQL: locked reads, guarded set-based writes, one place per statement.
+
+Locks are taken in one order everywhere: job rows by id, then tenants by name. The tenant's row gives the positions of
+its events as the last step before the commit, so that positions have no gap and commit in their order.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from services.api.domain import Change
+from shared.contracts.events import encode_event
+from shared.lifecycle.record import JobRecord
+from shared.runtime.database import Database, Tx
+from shared.runtime.errors import Retryable
+from shared.runtime.telemetry import with_trace
+
+# Lock the rows of these jobs, in the order that every transaction keeps to.
+LOCK: Final = "SELECT record::text FROM jobs WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE"
+
+# Lock one job of a tenant for a command.
+LOCK_ONE: Final = "SELECT record::text FROM jobs WHERE id = $1 AND tenant = $2 FOR UPDATE"
+
+# The next versions; guarded by the version before, though the lock makes a stale one impossible.
+UPDATE: Final = """
+UPDATE jobs
+SET state = next.state, epoch = next.epoch, seq = next.seq, record = next.record::jsonb, updated_at = next.at
+FROM unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::text[], $6::timestamptz[])
+    AS next (id, state, epoch, seq, record, at)
+WHERE jobs.id = next.id AND jobs.epoch = next.epoch AND jobs.seq = next.seq - 1
+"""
+
+# New jobs.
+INSERT: Final = """
+INSERT INTO jobs (id, tenant, state, name, spec_digest, epoch, seq, record, submitted_at, updated_at)
+SELECT id, tenant, state, name, spec_digest, epoch, seq, record::jsonb, at, at
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[],
+            $9::timestamptz[]) AS new (id, tenant, state, name, spec_digest, epoch, seq, record, at)
+"""
+
+# Specs, each digest once; in order, so that two transactions with the same new ones do not wait for each other in turn.
+INSERT_SPECS: Final = """
+INSERT INTO specs (tenant, digest, spec)
+SELECT $1, digest, spec::jsonb FROM unnest($2::text[], $3::text[]) AS new (digest, spec) ORDER BY digest
+ON CONFLICT DO NOTHING
+"""
+
+# Tenants in the order that every transaction keeps to; one alone needs no statement of its own for that.
+LOCK_TENANTS: Final = "SELECT name FROM tenants WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE"
+
+# The last positions after these many events more.
+POSITIONS: Final = """
+UPDATE tenants SET position = position + more.events FROM unnest($1::text[], $2::int[]) AS more (name, events)
+WHERE tenants.name = more.name RETURNING tenants.name, tenants.position
+"""
+
+# The log, which is the outbox; ids rise in the order of the rows.
+APPEND: Final = """
+INSERT INTO events (job, epoch, seq, tenant, position, type, at, headers, body, inputs)
+SELECT job, epoch, seq, tenant, position, type, at, headers, body, inputs::jsonb
+FROM unnest($1::text[], $2::int[], $3::int[], $4::text[], $5::bigint[], $6::text[], $7::timestamptz[], $8::jsonb[],
+            $9::bytea[], $10::text[])
+    WITH ORDINALITY AS new (job, epoch, seq, tenant, position, type, at, headers, body, inputs, place)
+ORDER BY place
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A change as the log keeps it."""
+
+    change: Change
+    headers: dict[str, str]
+    body: bytes
+
+
+class Changes:
+    """One open transaction on the job record."""
+
+    def __init__(self, tx: Tx) -> None:
+        self.tx = tx
+        self.tenants: set[str] = set()
+        """Those whose log grew."""
+
+    async def lock(self, ids: Iterable[str]) -> dict[str, JobRecord]:
+        """The records of these jobs, theirs alone until the commit; unknown ids are left out."""
+        rows = await self.tx.fetch(LOCK, list(ids))
+        records = [JobRecord.model_validate_json(row[0]) for row in rows]
+        return {record.id: record for record in records}
+
+    async def lock_one(self, tenant: str, job: str) -> JobRecord | None:
+        """The tenant's job, or None."""
+        text = await self.tx.fetchval(LOCK_ONE, job, tenant)
+        return None if text is None else JobRecord.model_validate_json(text)
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """Write the next versions and log them."""
+        if not changes:
+            return
+        records = [change.record for change in changes]
+        tag = await self.tx.execute(
+            UPDATE,
+            [record.id for record in records],
+            [record.state for record in records],
+            [record.epoch for record in records],
+            [record.seq for record in records],
+            [_stored(record) for record in records],
+            [change.at for change in changes],
+        )
+        if tag != f"UPDATE {len(changes)}":
+            raise Retryable(f"{len(changes)} records were to be updated, and {tag.split()[-1]} were: read them again")
+        await self._append([_entry(change) for change in changes])
+
+    async def create(self, tenant: str, created: Sequence[Change], specs: dict[str, str]) -> None:
+        """Insert new jobs of a tenant, with the specs by digest that they name, and log them."""
+        await self.tx.execute(INSERT_SPECS, tenant, list(specs), list(specs.values()))
+        records = [change.record for change in created]
+        await self.tx.execute(
+            INSERT,
+            [record.id for record in records],
+            [record.tenant for record in records],
+            [record.state for record in records],
+            [record.name for record in records],
+            [record.spec_digest for record in records],
+            [record.epoch for record in records],
+            [record.seq for record in records],
+            [_stored(record) for record in records],
+            [record.submitted_at for record in records],
+        )
+        await self._append([_entry(change) for change in created])
+
+    async def _append(self, entries: Sequence[_Entry]) -> None:
+        """The last statements of a transaction: from here to the commit the tenants' logs are locked."""
+        positions = await self._positions([entry.change.record.tenant for entry in entries])
+        records = [entry.change.record for entry in entries]
+        await self.tx.execute(
+            APPEND,
+            [record.id for record in records],
+            [record.epoch for record in records],
+            [record.seq for record in records],
+            [record.tenant for record in records],
+            positions,
+            [entry.change.event for entry in entries],
+            [entry.change.at for entry in entries],
+            [entry.headers for entry in entries],
+            [entry.body for entry in entries],
+            [entry.change.inputs for entry in entries],
+        )
+        self.tx.wake_relay()
+
+    async def _positions(self, tenants: Sequence[str]) -> list[int]:
+        """One position per entry, in the entries' order within each tenant."""
+        counts: dict[str, int] = {}
+        for tenant in tenants:
+            counts[tenant] = counts.get(tenant, 0) + 1
+        names = sorted(counts)
+        if len(names) > 1:
+            await self.tx.execute(LOCK_TENANTS, names)
+        rows = await self.tx.fetch(POSITIONS, names, [counts[name] for name in names])
+        self.tenants.update(counts)
+        following = {row["name"]: row["position"] - counts[row["name"]] + 1 for row in rows}
+        positions = []
+        for tenant in tenants:
+            positions.append(following[tenant])
+            following[tenant] += 1
+        return positions
+
+
+class JobStore:
+    """Opens transactions on the job record and says, after each commit, whose log grew."""
+
+    def __init__(self, database: Database, grown: Callable[[Iterable[str]], None]) -> None:
+        self._database = database
+        self._grown = grown
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Changes]:
+        """Commits when the block ends; then the relay and the streams of this process are woken."""
+        async with self._database.transaction() as tx:
+            changes = Changes(tx)
+            yield changes
+        if changes.tenants:
+            self._grown(changes.tenants)
+
+
+def _entry(change: Change) -> _Entry:
+    wire = encode_event(change.record, change.event, change.at, before=change.before)
+    return _Entry(change, dict(with_trace(wire.headers)), wire.body)
+
+
+def _stored(record: JobRecord) -> str:
+    return record.model_dump_json(exclude_none=True)

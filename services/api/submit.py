@@ -1,0 +1,184 @@
+"""Submitting: what is refused at once, what is only warned of, and the one transaction that makes the jobs."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import orjson
+
+from services.api.access import Caller
+from services.api.asking import Asking
+from services.api.domain import Change
+from services.api.problems import Problem
+from services.api.reads import Reads
+from services.api.store import JobStore
+from shared.contracts.ids import new_id
+from shared.contracts.spec import MAX_SPEC_BYTES, SubmitRequest
+from shared.lifecycle.advance import create
+from shared.lifecycle.record import JobRecord, Resources, Retries
+from shared.runtime.clock import Clock
+from shared.runtime.database import Database
+
+RETRIES: Final = Retries(budget=0, infrastructure_budget=0)
+_NAME_LENGTH: Final = 100
+_BREATHE_AFTER: Final = 200  # jobs made between two turns of the event loop
+
+RECALL: Final = "SELECT digest, response FROM idempotency WHERE tenant = $1 AND key = $2"
+CLAIM: Final = """
+INSERT INTO idempotency (tenant, key, digest, response) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """The first version of a job about to be inserted, and its spec's JSON."""
+
+    record: JobRecord
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An Idempotency-Key with the sha256 of the request that it stands for."""
+
+    key: str
+    digest: bytes
+
+    @classmethod
+    def of(cls, key: str | None, requests: Sequence[SubmitRequest]) -> "Key | None":
+        """None where no key was sent. Equal jobs make equal digests, however their JSON was written."""
+        if key is None:
+            return None
+        if not 1 <= len(key) <= 255 or not key.isprintable():
+            given = f"an Idempotency-Key of {len(key)} characters was given"
+            raise Problem("invalid", f"{given}: use 1 to 255 printable ones")
+        digest = hashlib.sha256()
+        for request in requests:
+            digest.update(orjson.dumps(request.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS))
+        return cls(key, digest.digest())
+
+
+class Submitting:
+    """Makes jobs."""
+
+    def __init__(self, database: Database, store: JobStore, reads: Reads, asking: Asking, clock: Clock) -> None:
+        self._database = database
+        self._store = store
+        self._reads = reads
+        self._asking = asking
+        self._clock = clock
+
+    async def submit(
+        self, caller: Caller, requests: Sequence[SubmitRequest], key: Key | None, answer: Callable[[Sequence[New]], Any]
+    ) -> Any:
+        """All jobs or none, and what `answer` makes of them; a key known already gives its first answer again."""
+        if key is not None and (told := await self._recall(caller.tenant, key)) is not None:
+            return told
+        specs = _checked(requests)
+        await self._snapshots_exist(caller.tenant, requests)
+        warnings = await self._could_pass(caller.tenant, requests)
+        new = await _made(caller, requests, specs, warnings, self._clock.now())
+        response = answer(new)
+        created = [Change(one.record, "queued", one.record.submitted_at, "[]") for one in new]
+        async with self._store.transaction() as tx:
+            if key is None or await tx.tx.fetchval(CLAIM, caller.tenant, key.key, key.digest, response):
+                await tx.create(caller.tenant, created, {one.record.spec_digest: one.spec for one in new})
+                return response
+        assert key is not None, "without a key nothing can be claimed by another request"
+        return await self._recall(caller.tenant, key)
+
+    async def _recall(self, tenant: str, key: Key) -> Any | None:
+        row = await self._database.fetchrow(RECALL, tenant, key.key)
+        if row is not None and row["digest"] != key.digest:
+            detail = f"{key.key!r} came with another request in the last day: use a new key for a new request"
+            raise Problem("idempotency-key-reused", detail)
+        return None if row is None else row["response"]
+
+    async def _snapshots_exist(self, tenant: str, requests: Sequence[SubmitRequest]) -> None:
+        named = {request.spec.snapshot for request in requests if request.spec.snapshot is not None}
+        if not named:
+            return
+        missing = named - await self._reads.known_snapshots(tenant, sorted(named))
+        for index, request in enumerate(requests):
+            if request.spec.snapshot in missing:
+                raise Problem(
+                    "invalid",
+                    f"{_field(requests, index)}spec.snapshot: {request.spec.snapshot} is not stored for tenant "
+                    f"{tenant}: send it first with PUT /v1/snapshots/DIGEST",
+                )
+
+    async def _could_pass(self, tenant: str, requests: Sequence[SubmitRequest]) -> tuple[str, ...]:
+        """Refuse what no gate would ever let through; a warning where that could not be found out."""
+        asked: dict[Resources, int] = {}
+        for index, request in enumerate(requests):
+            asked.setdefault(request.spec.resources(), index)
+        answer = await self._asking.fits(tenant, list(asked))
+        if isinstance(answer, str):
+            return (f"could not be checked at submit: whether it fits the quota and the clusters ({answer})",)
+        for index, why_not in zip(asked.values(), answer, strict=True):
+            if why_not is not None:
+                raise Problem("can-never-run", f"{_field(requests, index)}{why_not}")
+        return ()
+
+
+def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
+    """The specs' JSON; refuses what is too long or holds what the database cannot."""
+    specs = []
+    for index, request in enumerate(requests):
+        spec = request.spec.model_dump_json()
+        size = len(spec.encode())
+        if size > MAX_SPEC_BYTES:
+            raise Problem(
+                "too-large",
+                f"{_field(requests, index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
+                "put long lists into a file of the submitted directory",
+            )
+        if ("\\u0000" in spec and "\0" in "".join(_strings(request.model_dump()))) or "\0" in (request.name or ""):
+            raise Problem("invalid", f"{_field(requests, index)}a text holds a NUL character: take it out")
+        specs.append(spec)
+    return specs
+
+
+async def _made(
+    caller: Caller, requests: Sequence[SubmitRequest], specs: Sequence[str], warnings: tuple[str, ...], now: datetime
+) -> list[New]:
+    """The records, whose ids rise in the order given."""
+    ids = sorted(new_id("j", now) for _ in requests)
+    new = []
+    for index, (id_, request, spec) in enumerate(zip(ids, requests, specs, strict=True)):
+        if index % _BREATHE_AFTER == _BREATHE_AFTER - 1:
+            await asyncio.sleep(0)
+        record = create(
+            id=id_,
+            tenant=caller.tenant,
+            user=caller.user,
+            name=request.name or PurePosixPath(request.spec.command[0]).name[:_NAME_LENGTH] or "job",
+            spec_digest=request.spec.digest(),
+            resources=request.spec.resources(),
+            has_outputs=bool(request.spec.outputs or request.spec.expect),
+            now=now,
+            project=request.project,
+            priority=request.priority,
+            retries=RETRIES,
+            warnings=warnings,
+        )
+        new.append(New(record, spec))
+    return new
+
+
+def _field(requests: Sequence[SubmitRequest], index: int) -> str:
+    return f"jobs[{index}]." if len(requests) > 1 else ""
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for pair in value.items() for part in pair for text in _strings(part)]
+    if isinstance(value, list | tuple):
+        return [text for part in value for text in _strings(part)]
+    return []

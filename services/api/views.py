@@ -1,0 +1,96 @@
+"""The job as people see it: the record, its whole spec, and what is computed when it is read. Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from shared.lifecycle.actions import command_of
+from shared.lifecycle.advance import advance
+from shared.lifecycle.duties import holdings
+from shared.lifecycle.facts import Gate
+from shared.lifecycle.record import JobRecord
+from shared.lifecycle.states import Phase, State
+from shared.lifecycle.usage import gpu_milliseconds
+
+OFFERED: Final = ("stop", "hold", "release")
+NOT_OFFERED: Final[Mapping[str, str]] = {
+    "pause": "pausing is not offered by this version: stop it, or hold it while it is queued",
+    "resume": "resuming is not offered by this version: submit it again",
+    "retry": "retrying is not offered by this version: submit it again",
+    "delete": "deleting is not offered by this version",
+    "recopy": "copying outputs again is not offered by this version",
+}
+_RECORD_BYTES: Final = 64 * 1024
+
+
+def job_view(
+    record: JobRecord,
+    spec: Mapping[str, Any],
+    now: datetime,
+    *,
+    is_admin: bool,
+    position: int | None = None,
+    gates: Sequence[Gate] = (),
+) -> dict[str, Any]:
+    """What `GET /v1/jobs/{id}` returns. `position` and `gates` are the gatekeeper's, none where it did not say."""
+    view = record.model_dump(mode="json")
+    if record.state is State.QUEUED and gates:
+        _show_gates(view, gates)
+    if view["gate"] is not None:
+        view["gate"]["position"] = position
+    holds_gpus, occupies_slot = holdings(record)
+    view["spec"] = spec
+    view["backend"] |= {"observed_at": None, "stale": False}
+    view["holds_gpus"] = holds_gpus
+    view["occupies_slot"] = occupies_slot
+    view["counts_gpu_time"] = counts_gpu_time(record)
+    view["gpu_seconds"] = seconds(gpu_milliseconds(record, now))
+    view["actions"] = _actions(record, now, is_admin=is_admin)
+    _fit(view, record)
+    return view
+
+
+def counts_gpu_time(record: JobRecord) -> bool:
+    """Whether the meter runs now."""
+    return (
+        record.state is State.RUNNING
+        and record.resources.gpus > 0
+        and record.command_ended_at is None
+        and record.phase is not Phase.SUSPENDED_BY_BACKEND
+    )
+
+
+def seconds(milliseconds: int) -> str:
+    """Integer milliseconds as decimal seconds: `1.250`."""
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
+
+
+def _show_gates(view: dict[str, Any], gates: Sequence[Gate]) -> None:
+    """The gates with the numbers of now: the record keeps those of the last change of the first gate."""
+    view["closed_gates"] = [gate.model_dump(mode="json") for gate in gates]
+    view["gate"] = dict(view["closed_gates"][0])
+    for stage in view["stages"]:
+        if stage["name"] == "queued" and stage["status"] == "active":
+            stage["waiting_on"] = f"{gates[0].name}: {gates[0].reason}"
+
+
+def _actions(record: JobRecord, now: datetime, *, is_admin: bool) -> dict[str, dict[str, Any]]:
+    answers: dict[str, dict[str, Any]] = {}
+    for name in OFFERED:
+        outcome = advance(record, [command_of(name, "somebody", now, by_admin=is_admin)], now).outcomes[0]
+        answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
+    return answers | {name: {"allowed": False, "why_not": why} for name, why in NOT_OFFERED.items()}
+
+
+def _fit(view: dict[str, Any], record: JobRecord) -> None:
+    """Keep within 64 KiB: of a job with very many facts the oldest attempts' are counted, not listed."""
+    facts = sum(len(attempt.evidence) for attempt in record.attempts)
+    if facts * 300 + len(str(view["spec"])) < _RECORD_BYTES // 2:
+        return
+    size = len(str(view))
+    for attempt in view["attempts"]:
+        if size <= _RECORD_BYTES:
+            return
+        size -= len(str(attempt["evidence"]))
+        attempt["evidence_left_out"] = len(attempt["evidence"])
+        attempt["evidence"] = []
