@@ -61,9 +61,11 @@ $(UV):
 
 # --inexact: the packages of the demo stay where they are when only the base is asked for.
 .venv/.base: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --inexact --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@echo "bringing the packages of uv.lock into .venv"
+	@$(UV) sync --quiet --frozen --inexact --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@
 
 .venv/.all: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --all-groups --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@echo "bringing the packages of uv.lock into .venv"
+	@$(UV) sync --quiet --frozen --all-groups --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@ .venv/.base
