@@ -3,6 +3,10 @@
 The owner runs migrations only. The login role reads and writes rows of its own schema, and cannot look into another.
 """
 
+import base64
+import hashlib
+import hmac
+import secrets
 from collections.abc import Mapping
 from typing import Final
 
@@ -30,14 +34,13 @@ def roles() -> tuple[str, ...]:
 async def provision(superuser_dsn: str, passwords: Mapping[str, str], *, database: str = DATABASE) -> None:
     """Create what is missing, and set passwords and grants as they are to be. Safe to run again and at any time.
 
-    `passwords` holds one per role of `roles()`; the server keeps SCRAM verifiers of them.
+    `passwords` holds one (of ASCII characters) per role of `roles()`; the server gets SCRAM verifiers of them only.
     """
     if missing := [role for role in roles() if not passwords.get(role)]:
         raise ValueError(f"passwords are missing for {', '.join(missing)}; roles() lists all that are needed")
     connection = await asyncpg.connect(superuser_dsn)
     try:
         await connection.execute(_ONE_AT_A_TIME)
-        await connection.execute("SET password_encryption = 'scram-sha-256'")
         for role in roles():
             await _role(connection, role, passwords[role])
         if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", database):
@@ -60,9 +63,8 @@ async def provision(superuser_dsn: str, passwords: Mapping[str, str], *, databas
 async def _role(connection: asyncpg.Connection, role: str, password: str) -> None:
     if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", role):
         await connection.execute(f"CREATE ROLE {_name(role)}")
-    await connection.execute(
-        f"ALTER ROLE {_name(role)} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {_text(password)}"
-    )
+    verifier = _scram_verifier(password)
+    await connection.execute(f"ALTER ROLE {_name(role)} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD '{verifier}'")
 
 
 async def _schema(connection: asyncpg.Connection, service: str) -> None:
@@ -91,5 +93,11 @@ def _name(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def _scram_verifier(password: str) -> str:
+    """What the server is to keep (RFC 5803), made here so that no statement, and so no log of it, holds the password."""
+    salt, rounds = secrets.token_bytes(16), 4096
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, rounds)
+    client = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    salt_text, client_text, server_text = (base64.b64encode(part).decode() for part in (salt, client, server))
+    return f"SCRAM-SHA-256${rounds}:{salt_text}${client_text}:{server_text}"

@@ -35,6 +35,7 @@ _DENIED: Final = re.compile(r"permissions violation for (publish|subscription) t
 _UNSENDABLE: Final = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, nats.errors.BadHeaderError)
 _ACK_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
+_SAY_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class Broker:
         self.failed = asyncio.get_running_loop().create_future()
         connecting = asyncio.create_task(self.faststream.connect())
         waiting: list[asyncio.Future[Any]] = [connecting, self.failed]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while not (await asyncio.wait(waiting, timeout=_SAY_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
+            self._log.warning("waiting for the broker", url=self._url)
         if self.failed.done():
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
@@ -159,7 +161,8 @@ class Broker:
         if not self.connected:
             raise BrokerUnavailable(f"{subject}: NATS is not connected")
         failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(subject, set()).add(failed)
+        waiting = self._waiting.setdefault(subject.lower(), set())  # nats-py gives complaints in lower case
+        waiting.add(failed)
         request = asyncio.ensure_future(
             self.client.request(subject, body, within_seconds, headers=dict(headers) or None)
         )
@@ -182,16 +185,15 @@ class Broker:
         finally:
             request.cancel()
             failed.cancel()
-            waiting = self._waiting[subject]
             waiting.discard(failed)
             if not waiting:
-                del self._waiting[subject]
+                self._waiting.pop(subject.lower(), None)
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error) or type(error).__name__
         if match := _DENIED.search(text):
             what, subject = match.groups()
-            self._log.error("denied by NATS", user=self._user, what=what.lower(), subject=subject)
+            self._log.error("denied by NATS", user=self._user, what=what, subject=subject)
             denial = PublishDenied(
                 f"NATS user {self._user} may not publish on {subject}; see infra/nats/permissions.py"
             )

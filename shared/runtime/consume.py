@@ -80,9 +80,10 @@ class ConsumeLoop:
         self._since = 0.0
 
     async def run(self) -> None:
-        """Consume until `stop`, then hand back what was fetched and not begun."""
+        """Consume until `stop`, which hands back at once what was fetched and not begun."""
         await self._puller.start()
         heartbeat = asyncio.create_task(self._keep_alive())
+        at_stop = asyncio.create_task(self._hand_back_at_stop())
         try:
             while messages := await self._puller.take():
                 self._since = time.monotonic()
@@ -91,12 +92,21 @@ class ConsumeLoop:
                 await self._all(batch)
         finally:
             heartbeat.cancel()
-            returned = len(self._running)
             for held in self._running:
                 await _tell(held.message.nak())
+            unfinished = len(self._running)
             self._running.clear()
-            returned += await self._puller.hand_back()
-            self._log.info("consumer stopped", handed_back=returned, **self._labels)
+            if self._puller.stopping:
+                await at_stop
+            else:
+                at_stop.cancel()
+                await self._puller.hand_back()
+            self._log.info("consumer stopped", unfinished=unfinished, **self._labels)
+
+    async def _hand_back_at_stop(self) -> None:
+        await self._puller.stopped.wait()
+        returned = await self._puller.hand_back()
+        self._log.info("fetched messages handed back", count=returned, **self._labels)
 
     def stop(self) -> None:
         """Finish the batch that is being handled and take no more."""

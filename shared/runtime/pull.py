@@ -45,7 +45,8 @@ class Puller:
         self._missing = 0
         self._renew_at = 0.0
         self._not_before = 0.0
-        self._stopping = False
+        self.stopped = asyncio.Event()
+        """Set by `stop`."""
         self._complained = False
         broker.on_reconnect(self._renew)
 
@@ -57,7 +58,7 @@ class Puller:
 
     async def take(self) -> list[Msg]:
         """One message or more, in the order of their arrival, as soon as there is one; none once stopped."""
-        while not self._arrived and not self._stopping:
+        while not self._arrived and not self.stopping:
             self._news.clear()
             wait_seconds = await self._ask()
             try:
@@ -65,7 +66,7 @@ class Puller:
                     await self._news.wait()
             except TimeoutError:
                 continue
-        if self._stopping:
+        if self.stopping:
             return []
         taken = [self._arrived.popleft() for _ in range(min(len(self._arrived), self._batch))]
         if not self._arrived:
@@ -79,11 +80,11 @@ class Puller:
     @property
     def stopping(self) -> bool:
         """Whether `stop` was called."""
-        return self._stopping
+        return self.stopped.is_set()
 
     def stop(self) -> None:
         """Take no more; `hand_back` follows."""
-        self._stopping = True
+        self.stopped.set()
         self._news.set()
 
     async def hand_back(self) -> int:

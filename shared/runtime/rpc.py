@@ -26,7 +26,7 @@ def serve(broker: NatsBroker, service: str, method: str, handler: Query, log: Lo
                 return NatsResponse(await handler(message.body))
             except Exception as error:
                 log.warning("query failed", method=method, error=repr(error))
-                sentence = " ".join(f"{type(error).__name__}: {error}".split())
+                sentence = " ".join(str(error).split()) or type(error).__name__
                 return NatsResponse(b"", headers={ERROR_HEADER: sentence[:1000]})
 
     broker.subscriber(

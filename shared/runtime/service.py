@@ -72,7 +72,7 @@ class Service:
         self._ticks: list[tuple[str, float, Work]] = []
         self._starts: list[Work] = []
         self._stop = asyncio.Event()
-        self._working = False
+        self._began = self._working = False
         self.exit_code = 0
         """What the process is to exit with after its clean end."""
         for method, query in self.dead_letters.queries().items():
@@ -166,7 +166,7 @@ class Service:
                 for name, seconds, work in self._ticks
             ]
             watching = asyncio.create_task(self._watch_broker())
-            self._working = True
+            self._began = self._working = True
             self.log.info("started", seconds=round(time.monotonic() - begun, 3), health_port=self.health.port)
             yield
         finally:
@@ -195,7 +195,7 @@ class Service:
         working = asyncio.create_task(self._work_until(asked))
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if not self._working:
+        if not self._began:
             working.cancel()  # still waiting for a store: there is nothing to finish
         with suppress(asyncio.CancelledError):
             await working

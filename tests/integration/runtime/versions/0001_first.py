@@ -1,0 +1,14 @@
+"""What every service's first migration holds at least."""
+
+from alembic import op
+
+from shared.runtime.migrate import create_dead_letters, create_outbox
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Make the runtime's tables."""
+    create_outbox(op)
+    create_dead_letters(op)
