@@ -105,7 +105,7 @@ class LogsAnswer(Frozen):
     size_bytes: int
 
 
-_STORABLE: Final = re.compile(r"[^%#\x00-\x1f\x7f]+")
+_NOT_STORABLE: Final = re.compile(r"[%#\x00-\x1f\x7f]")
 _LONGEST_KEY_BYTES: Final = 800
 _LONGEST_PART_BYTES: Final = 200
 
@@ -114,9 +114,7 @@ def output_key(path: str) -> str:
     """The name of an output below its prefix: different for every path, and the path itself where that is an ordinary
     one. Control characters, `%` and `#` (which some stores refuse or read otherwise) become %XX; a name that is too
     long for some store becomes `%~` and the digest of the path."""
-    key = "".join(
-        text if _STORABLE.fullmatch(text) else "".join(f"%{byte:02X}" for byte in text.encode()) for text in path
-    )
+    key = _NOT_STORABLE.sub(lambda found: f"%{ord(found[0]):02X}", path)
     parts = [len(part.encode()) for part in key.split("/")]
     if max(parts) > _LONGEST_PART_BYTES or sum(parts) > _LONGEST_KEY_BYTES:
         return "%~" + hashlib.sha256(path.encode()).hexdigest()

@@ -1,0 +1,31 @@
+"""Wires the gatekeeper: settings, stores, handlers."""
+
+import socket
+from datetime import timedelta
+
+from services.gatekeeper.admission import Policy
+from services.gatekeeper.handlers import Gatekeeper
+from services.gatekeeper.queries import Queries
+from services.gatekeeper.room import Limits
+from services.gatekeeper.settings import GatekeeperSettings
+from shared.runtime.clock import Clock
+from shared.runtime.service import Service
+
+
+def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Service:
+    """The service, ready to run."""
+    service = Service("gatekeeper", settings, clock=clock)
+    policy = Policy(
+        default=Limits(settings.default_slots, settings.default_gpus),
+        silent_after=timedelta(seconds=settings.cluster_silent_seconds),
+        source=f"gatekeeper/{socket.gethostname()}",
+    )
+    gatekeeper = Gatekeeper(service.db, service.clock, policy)
+    queries = Queries(service.db, service.clock, policy)
+    service.consume("gatekeeper")(gatekeeper.on_events)
+    service.consume("gatekeeper_clusters")(gatekeeper.on_clusters)
+    service.every(1)(gatekeeper.tick)
+    service.every(60)(gatekeeper.purge)
+    for query in (queries.fits, queries.positions, queries.quota_get, queries.quota_set):
+        service.rpc(query.__name__)(query)
+    return service
