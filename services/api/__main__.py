@@ -1,6 +1,7 @@
 """`python -m services.api`."""
 
 import asyncio
+import gc
 import sys
 from types import FrameType
 
@@ -47,6 +48,10 @@ async def _serve(server: Server, service: Service) -> int:
 def main() -> int:
     """Run the service as this process."""
     settings = ApiSettings.load()
+    # Records are large trees without cycles: at the default thresholds the collector, which finds nothing, took a
+    # quarter of the time under load.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     app, service, feed = create_app(settings)
     config = uvicorn.Config(
         app,

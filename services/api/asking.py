@@ -57,11 +57,10 @@ class Asking:
         """A piece of a log."""
         return await self._ask("watcher", "logs", asked, q.LogsAnswer, "logs cannot be read")
 
-    async def outputs(self, tenant: str, job: str) -> q.Manifest | None:
-        """The newest verified outputs."""
+    async def outputs(self, tenant: str, job: str) -> q.OutputsAnswer:
+        """The newest verified outputs: the manifest, or its name in the blob store where it is large."""
         asked = q.OutputsAsked(tenant=tenant, job=job)
-        answer = await self._ask("stager", "outputs", asked, q.OutputsAnswer, "outputs cannot be listed")
-        return answer.manifest
+        return await self._ask("stager", "outputs", asked, q.OutputsAnswer, "outputs cannot be listed")
 
     async def usage(self, asked: q.UsageAsked) -> q.UsageAnswer:
         """GPU time."""

@@ -1,6 +1,6 @@
 """What the routes work with, and how they get it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import orjson
@@ -18,6 +18,7 @@ from services.api.settings import ApiSettings
 from services.api.store import JobStore
 from services.api.submit import Submitting
 from shared.contracts.ids import is_id
+from shared.contracts.queries import Manifest
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
 
@@ -36,6 +37,8 @@ class Api:
     submitting: Submitting
     feed: Feed
     blobs: ObjectStore
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+    """Large ones, by their name in the blob store."""
 
     async def job(self, caller: Caller, job: str) -> Found:
         """The caller's job; another tenant's is as unknown as an id that never was."""

@@ -93,7 +93,8 @@ def take_command(record: JobRecord, command: AnyCommand, now: datetime) -> tuple
     done = advance(record, [command], now)
     if done.event is None:
         return None, done.outcomes[0]
-    return Change(done.record, done.event, now, f"[{command.model_dump_json(exclude_none=True)}]"), done.outcomes[0]
+    logged = f"[{command.model_dump_json(exclude_none=True)}]"
+    return Change(done.record, done.event, now, logged, record), done.outcomes[0]
 
 
 def replay(first: JobRecord, log: Iterable[tuple[Sequence[Mapping[str, object]], datetime]]) -> JobRecord:

@@ -20,7 +20,6 @@ NOT_OFFERED: Final[Mapping[str, str]] = {
     "delete": "deleting is not offered by this version",
     "recopy": "copying outputs again is not offered by this version",
 }
-_RECORD_BYTES: Final = 64 * 1024
 
 
 def job_view(
@@ -46,7 +45,6 @@ def job_view(
     view["counts_gpu_time"] = counts_gpu_time(record)
     view["gpu_seconds"] = seconds(gpu_milliseconds(record, now))
     view["actions"] = _actions(record, now, is_admin=is_admin)
-    _fit(view, record)
     return view
 
 
@@ -80,17 +78,3 @@ def _actions(record: JobRecord, now: datetime, *, is_admin: bool) -> dict[str, d
         outcome = advance(record, [command_of(name, "somebody", now, by_admin=is_admin)], now).outcomes[0]
         answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
     return answers | {name: {"allowed": False, "why_not": why} for name, why in NOT_OFFERED.items()}
-
-
-def _fit(view: dict[str, Any], record: JobRecord) -> None:
-    """Keep within 64 KiB: of a job with very many facts the oldest attempts' are counted, not listed."""
-    facts = sum(len(attempt.evidence) for attempt in record.attempts)
-    if facts * 300 + len(str(view["spec"])) < _RECORD_BYTES // 2:
-        return
-    size = len(str(view))
-    for attempt in view["attempts"]:
-        if size <= _RECORD_BYTES:
-            return
-        size -= len(str(attempt["evidence"]))
-        attempt["evidence_left_out"] = len(attempt["evidence"])
-        attempt["evidence"] = []

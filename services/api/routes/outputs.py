@@ -9,13 +9,14 @@ from obstore.exceptions import NotFoundError
 from starlette.responses import Response, StreamingResponse
 
 from services.api.access import Caller
-from services.api.context import Api, ApiPart, CallerPart
-from services.api.problems import Problem
+from services.api.context import Api, ApiPart, CallerPart, checked_id
+from services.api.problems import Problem, job_not_found
 from shared.contracts.queries import Manifest, OutputFile
 from shared.lifecycle.states import TERMINAL
 
 router = APIRouter()
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_MANIFESTS_KEPT: Final = 4
 
 
 @router.get("/jobs/{job}/outputs", responses={200: {"model": Manifest}})
@@ -47,14 +48,14 @@ async def file(
     status = 200 if range_ is None else 206
     if begin == end:
         return Response(b"", status, headers, "application/octet-stream")
-    return await _from_store(api, listed, found, (begin, end), status, headers)
+    return await _from_store(api, _own(caller, listed.prefix + found.key), found, (begin, end), status, headers)
 
 
 async def _from_store(
-    api: Api, listed: Manifest, found: OutputFile, part: tuple[int, int], status: int, headers: dict[str, str]
+    api: Api, key: str, found: OutputFile, part: tuple[int, int], status: int, headers: dict[str, str]
 ) -> Response:
     try:
-        blob = await get_async(api.blobs, listed.prefix + found.path, options={"range": part})
+        blob = await get_async(api.blobs, key, options={"range": part})
     except (NotFoundError, FileNotFoundError):
         detail = f"{found.path!r} is in the manifest and not in the blob store any more: ask the operator"
         raise Problem("not-found", detail) from None
@@ -62,13 +63,34 @@ async def _from_store(
 
 
 async def _manifest(api: Api, caller: Caller, job: str) -> Manifest:
-    record = (await api.job(caller, job)).record
-    found = await api.asking.outputs(caller.tenant, job)
-    if found is None:
-        ended = record.state in TERMINAL
-        why = "it has ended without any" if ended else f"it is {record.state}, and they come with its end"
-        raise Problem("not-found", f"job {job} has no outputs: {why}", state=record.state)
-    return found
+    state = await api.reads.state(caller.tenant, checked_id(job))
+    if state is None:
+        raise job_not_found(job)
+    answer = await api.asking.outputs(caller.tenant, job)
+    if answer.key is not None:
+        return await _large_manifest(api, caller, answer.key)
+    if answer.manifest is None:
+        ended = state[0] in TERMINAL
+        why = "it has ended without any" if ended else f"it is {state[0]}, and they come with its end"
+        raise Problem("not-found", f"job {job} has no outputs: {why}", state=state[0])
+    return answer.manifest
+
+
+async def _large_manifest(api: Api, caller: Caller, key: str) -> Manifest:
+    """From the blob store; kept for the files that are fetched next, since a manifest's name never gets another one."""
+    if key not in api.manifests:
+        blob = await get_async(api.blobs, _own(caller, key))
+        api.manifests[key] = Manifest.model_validate_json(bytes(await blob.bytes_async()))
+        while len(api.manifests) > _MANIFESTS_KEPT:
+            del api.manifests[next(iter(api.manifests))]
+    return api.manifests[key]
+
+
+def _own(caller: Caller, key: str) -> str:
+    """The name in the blob store, which has to be the caller's tenant's own."""
+    if not key.startswith(f"{caller.tenant}/outputs/"):
+        raise Problem("internal", "the stager named outputs of another tenant: they are not shown")
+    return key
 
 
 def _range(given: str | None, size: int) -> tuple[int, int]:
