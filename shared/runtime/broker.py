@@ -88,6 +88,12 @@ class Broker:
             raise PublishDenied(self.failed.result())
         await connecting
 
+    async def serve(self) -> None:
+        """Answer queries; the server knows of them when this returns."""
+        await self.faststream.start()
+        with suppress(nats.errors.Error):  # a broker that has just gone away learns of them when it is back
+            await self.client.flush()
+
     async def close(self) -> None:
         """Send what is still buffered, then close."""
         self._closing = True

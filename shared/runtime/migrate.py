@@ -29,9 +29,7 @@ from shared.runtime.settings import DatabaseSettings
 T = TypeVar("T")
 
 VERSION_TABLE: Final = "alembic_version"
-_ONE_AT_A_TIME: Final = text(
-    "SELECT pg_advisory_xact_lock(hashtextextended('tidegate.migrate.' || current_schema(), 0))"
-)
+_ONE_AT_A_TIME: Final = text("SELECT pg_advisory_xact_lock(hashtextextended('tidegate.migrate', 0))")
 
 
 class Executes(Protocol):
@@ -84,7 +82,8 @@ def create_dead_letters(op: Executes) -> None:
 
 async def migrate(service: str, owner_dsn: str, *, versions: Path | None = None) -> None:
     """Bring the service's schema to its newest revision; nothing happens where it is there already."""
-    await _in_schema(service, owner_dsn, lambda connection: _upgrade(connection, versions or _versions(service)))
+    folder = versions or _versions(service)
+    await _in_schema(service, owner_dsn, lambda connection: _upgrade(connection, folder))
 
 
 async def differences(service: str, owner_dsn: str, metadata: MetaData | None = None) -> list[str]:
@@ -108,9 +107,9 @@ def _upgrade(connection: Connection, versions: Path) -> None:
     def upgrade(current: Any, _: MigrationContext) -> Any:
         return script._upgrade_revs("head", current)  # what `alembic upgrade head` does after its env.py
 
+    connection.execute(_ONE_AT_A_TIME)  # first: Alembic keeps its context in globals, so runs in one process clash too
     with EnvironmentContext(config, script, fn=upgrade) as environment:
         environment.configure(connection=connection, version_table=VERSION_TABLE)
-        connection.execute(_ONE_AT_A_TIME)
         environment.run_migrations()
 
 

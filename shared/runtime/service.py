@@ -158,7 +158,7 @@ class Service:
             await self._connect()
             for work in self._starts:
                 await work()
-            await self.broker.faststream.start()
+            await self.broker.serve()
             relaying.append(self._supervised("relay", self.relay.run))
             tasks += [self._supervised(f"consume {name}", loop.run) for name, loop in self._loops.items()]
             tasks += [

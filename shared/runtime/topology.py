@@ -157,6 +157,10 @@ def _plain(value: object) -> object:
     return sorted(value) if isinstance(value, list) else (value or None)
 
 
+async def _raised_anyway(_: Exception) -> None:
+    """Without this nats-py prints a traceback of what `connect` raises."""
+
+
 async def _main() -> None:
     settings = BrokerSettings.load()
     connection = await nats.connect(
@@ -165,6 +169,7 @@ async def _main() -> None:
         password=settings.nats_password.get_secret_value(),
         inbox_prefix=f"_INBOX_{settings.nats_user}",
         allow_reconnect=False,
+        error_cb=_raised_anyway,
     )
     try:
         for line in await ensure(connection.jetstream()):

@@ -1,0 +1,92 @@
+"""The probes answer from a thread of their own, and say what is missing."""
+
+import asyncio
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import orjson
+import pytest
+
+from shared.runtime import health
+from shared.runtime.service import Service
+from tests.integration.runtime.stores import Received, Stores, a_message, enqueue, eventually, running
+
+
+def asked(service: Service, path: str) -> tuple[int, bytes]:
+    """Status and body of one probe."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{service.health.port}{path}", timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read()
+
+
+def asked_later(service: Service, path: str) -> tuple[int, bytes]:
+    """A probe in a second from now."""
+    time.sleep(1)
+    return asked(service, path)
+
+
+async def ready(service: Service) -> Any:
+    """What /readyz says."""
+    return orjson.loads((await asyncio.to_thread(asked, service, "/readyz"))[1])
+
+
+async def test_is_ready_while_both_stores_are_there_and_names_the_one_that_is_not(stores: Stores) -> None:
+    api = stores.service("api")
+    async with running(api):
+        assert await asyncio.to_thread(asked, api, "/readyz") == (200, b'{"ready":true,"missing":[]}')
+
+        async def missing(word: str) -> bool:
+            return any(part.startswith(word) for part in (await ready(api))["missing"])
+
+        stores.nats.kill()
+        await eventually(lambda: missing("broker"), "/readyz to miss the broker")
+        assert (await asyncio.to_thread(asked, api, "/readyz"))[0] == 503
+        assert (await asyncio.to_thread(asked, api, "/healthz"))[0] == 200
+        await asyncio.to_thread(stores.nats.start)
+        stores.postgres.kill()
+        await eventually(lambda: missing("database"), "/readyz to miss the database")
+        await asyncio.to_thread(stores.postgres.start)
+
+        async def well() -> bool:
+            return bool((await ready(api))["ready"])
+
+        await eventually(well, "/readyz to be well again")
+
+
+async def test_a_stuck_event_loop_is_seen_from_outside(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = stores.service("api")
+    monkeypatch.setattr(health, "HEARTBEAT_LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(health, "_HEARTBEAT_SECONDS", 0.1)
+    async with running(api):
+        assert (await asyncio.to_thread(asked, api, "/healthz"))[0] == 200
+        probing = asyncio.create_task(asyncio.to_thread(asked_later, api, "/healthz"))
+        await asyncio.sleep(0)
+        time.sleep(2)  # noqa: ASYNC251 # the fault that the probe is for
+        status, body = await probing
+        assert (status, b"the event loop has not run" in body) == (503, True)
+
+
+async def test_metrics_count_and_carry_no_subject_and_no_id(stores: Stores) -> None:
+    api, gatekeeper, received = stores.service("api"), stores.service("gatekeeper"), Received()
+    gatekeeper.consume("gatekeeper")(received)
+    async with running(gatekeeper, api):
+        await enqueue(api, [a_message("j01secretid", key="j01secretid")])
+        await received.all(["j01secretid"])
+        status, body = await asyncio.to_thread(asked, api, "/metrics")
+    text = body.decode()
+    assert status == 200
+    assert 'tidegate_consumer_handled_total{consumer="gatekeeper"' in text
+    assert "tidegate_relay_published_total{" in text
+    assert "secretid" not in text
+    assert "jobs.v1" not in text
+
+
+async def test_other_paths_say_what_there_is(stores: Stores) -> None:
+    api = stores.service("api")
+    async with running(api):
+        status, body = await asyncio.to_thread(asked, api, "/health")
+    assert (status, b"/healthz, /readyz and /metrics" in body) == (404, True)
