@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -50,28 +51,51 @@ def test_the_socket_lies_in_the_home_where_it_can() -> None:
     assert socket_folder(home / "pg", None) == home / "run" / "postgres"
 
 
-def test_a_folder_that_somebody_else_put_where_the_socket_goes_is_refused(tmp_path: Path) -> None:
+@pytest.fixture
+def far_away(tmp_path: Path) -> Iterator[Postgres]:
+    """A server whose socket goes to a shared folder, where a stranger may have been first."""
     home = Home(tmp_path / ("long" * 40))
     home.make()
     postgres = Postgres.at(find_postgres(), home.postgres, "secret")
-    postgres.socket.symlink_to(tmp_path)
-    try:
-        with pytest.raises(PostgresError, match="belongs to uid"):
-            postgres.prepare()
-    finally:
+    assert not postgres.socket.is_relative_to(home.root)
+    yield postgres
+    if postgres.socket.is_symlink():
         postgres.socket.unlink()
+    postgres.clean()
+
+
+def test_a_link_that_a_stranger_put_where_the_socket_goes_is_refused(far_away: Postgres, tmp_path: Path) -> None:
+    far_away.socket.symlink_to(tmp_path)
+    if far_away.account:
+        os.chown(far_away.socket, far_away.account.uid, far_away.account.gid, follow_symlinks=False)
+    with pytest.raises(PostgresError, match="Somebody else made it"):
+        far_away.prepare()
+
+
+@AS_ROOT
+def test_a_folder_of_a_stranger_where_the_socket_goes_is_refused(far_away: Postgres) -> None:
+    far_away.socket.mkdir()
+    os.chown(far_away.socket, 12345, 12345)
+    with pytest.raises(PostgresError, match="belongs to uid 12345"):
+        far_away.prepare()
 
 
 def test_the_lock_file_of_a_crash_does_not_stop_the_start(tmp_path: Path) -> None:
-    """After a reboot its pid may be anybody's; here it is this test's, which PostgreSQL would take for a server."""
+    """After a reboot its pid may be that of another program of the same user, which would pass for a server."""
     server = PostgresServer(tmp_path / "home")
     server.start()
     lock = server.postgres.data / "postmaster.pid"
     left = lock.read_text().splitlines()
     server.kill()
-    lock.write_text("\n".join([str(os.getpid()), *left[1:]]) + "\n")
-    server.start()
-    server.stop()
+    uid = server.postgres.account.uid if server.postgres.account else None
+    stranger = subprocess.Popen(["/bin/sleep", "1000"], user=uid)
+    try:
+        lock.write_text("\n".join([str(stranger.pid), *left[1:]]) + "\n")
+        server.start()
+        server.stop()
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_a_server_left_on_the_data_is_ended_first(tmp_path: Path) -> None:
