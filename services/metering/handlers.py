@@ -1,0 +1,47 @@
+"""What metering does with job events, and what it answers."""
+
+from collections.abc import Sequence
+
+from opentelemetry import metrics
+
+from services.metering.domain import change, newest, readings
+from services.metering.store import Store, usage_sql
+from shared.contracts.events import decode_event
+from shared.contracts.queries import UsageAnswer, UsageAsked, UsageRow
+from shared.contracts.usage import encode_line
+from shared.runtime.database import Database
+from shared.runtime.messages import Delivery
+from shared.runtime.outbox import Outgoing
+
+_meter = metrics.get_meter("tidegate")
+_lines = _meter.create_counter("tidegate_metering_lines", description="Ledger lines written, reversals among them")
+_skewed = _meter.create_counter("tidegate_metering_skewed", description="Segments that ended before they started")
+
+
+class Metering:
+    """Keeps segments by their keys, whatever the order in which messages come."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def on_events(self, deliveries: Sequence[Delivery]) -> None:
+        """Read the segments of a batch of events; what ended gets its line. Safe to redeliver, late, out of order."""
+        found = newest(one for delivery in deliveries for one in readings(decode_event(delivery.body)))
+        if not found:
+            return
+        async with self._db.transaction() as tx:
+            store = Store(tx)
+            known = await store.lock(list(found.values()))
+            changes = [one for id_, reading in found.items() if (one := change(known[id_], reading)) is not None]
+            lines = [line for one in changes for line in one.lines]
+            await store.write(changes)
+            wires = [encode_line(line) for line in lines]
+            await tx.enqueue([Outgoing(wire.subject, wire.msg_id, wire.key, wire.body) for wire in wires])
+        _lines.add(len(lines))
+        _skewed.add(sum(one.reading.skewed and bool(one.lines) for one in changes))
+
+    async def usage(self, request: bytes) -> bytes:
+        """UsageAsked -> UsageAnswer: GPU time of segments that have ended."""
+        asked = UsageAsked.model_validate_json(request)
+        rows = await self._db.fetch(usage_sql(asked.group_by), asked.tenant, asked.job, max(0, asked.limit))
+        return UsageAnswer(rows=tuple(UsageRow(**row) for row in rows)).model_dump_json().encode()
