@@ -18,6 +18,9 @@ DIRECTORY_MISSING = "working_directory_missing"
 DIRECTORY_UNREACHABLE = "working_directory_unreachable"
 ISOLATION_FAILED = "isolation_failed"
 
+# What is ignored stays ignored across exec, and the command would never know.
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
 
 class StartFailure(Exception):
     """The command was not started; `code` is what a shell would say (126 or 127)."""
@@ -46,10 +49,8 @@ def start(
         step = "start"
         try:
             os.setpgid(0, 0)
-            # What is ignored stays ignored across exec: neither ours nor Python's (PIPE, XFSZ) may reach the command.
-            for ignored in signal.valid_signals():
-                if signal.getsignal(ignored) == signal.SIG_IGN:
-                    signal.signal(ignored, signal.SIG_DFL)
+            for ignored in _IGNORED_BY_PYTHON:
+                signal.signal(ignored, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             os.umask(0o077)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

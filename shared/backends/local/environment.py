@@ -23,11 +23,11 @@ def build(
         "SHELL": "/bin/sh",
         "PYTHONUNBUFFERED": "1",  # what a program prints is in its log while it runs
     }
-    temporary = f"{attempt_directory}/tmp"  # noqa: S108 - the attempt's own, mode 0700
-    if len(os.fsencode(temporary)) <= _TMPDIR_LENGTH_MAX:
-        environment["TMPDIR"] = temporary
+    home = f"{attempt_directory}/home"
+    if len(os.fsencode(home)) <= _TMPDIR_LENGTH_MAX:
+        environment["TMPDIR"] = home
     environment.update(given)
-    environment["HOME"] = f"{attempt_directory}/home"
+    environment["HOME"] = home
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in devices)
     environment.update(own)
     return environment

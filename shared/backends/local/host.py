@@ -21,7 +21,7 @@ import sys
 from shared.backends.local import layout, linux, locks, processes, view
 from shared.backends.local.devices import Devices, find_devices
 from shared.backends.local.files import write_record
-from shared.backends.local.launching import Answer, Launching
+from shared.backends.local.launching import BUSY, Answer, Launching
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.options import Options, parse, refusal
 from shared.backends.local.supervisor import complain
@@ -30,13 +30,15 @@ from shared.backends.local.tending import Tending
 ANOTHER_HOST = 75
 _LINE_BYTES_MAX = 64 << 20
 _SETTLE_SECONDS = 0.05
+_IDLE_SECONDS = 10.0
 _SEND_SECONDS = 5.0
 
 
 class Host:
     """The loop: connections, ended children, and submissions that have to be settled."""
 
-    def __init__(self, root: str, devices: Devices, slots: int, isolation: str) -> None:
+    def __init__(self, root: str, lock: int, devices: Devices, slots: int, isolation: str) -> None:
+        self._root, self._lock = root, lock
         self.launching = Launching(root, devices, slots)
         self.tending = Tending(root, self.launching)
         self.record: dict[str, object] = {
@@ -55,7 +57,7 @@ class Host:
         write_record(f"{root}/{layout.HOST_RECORD}", self.record)
 
     def serve(self) -> None:
-        """Until SIGTERM or SIGINT."""
+        """Until SIGTERM or SIGINT, or until somebody has removed the root."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wakeup, select.POLLIN)
         gc.collect()
@@ -66,8 +68,11 @@ class Host:
             for pidfd in self.tending.pidfds.keys() - watched:
                 self._poll.register(pidfd, select.POLLIN)
             watched = set(self.tending.pidfds)
-            timeout = _SETTLE_SECONDS * 1000 if self.tending.unsettled else None
-            for fd, _ in self._poll.poll(timeout):
+            ready = self._poll.poll(1000 * (_SETTLE_SECONDS if self.tending.unsettled else _IDLE_SECONDS))
+            if not ready and self._root_is_gone():
+                complain(f"{self._root} is gone: this host ends")
+                return
+            for fd, _ in ready:
                 if fd == self._listener.fileno():
                     self._accept()
                 elif fd == self._wakeup:
@@ -123,7 +128,7 @@ class Host:
             request = json.loads(line)
             operation = request["op"]
             if operation == "launch":
-                return {"answers": [self.launching.launch(fields) for fields in request["launches"]]}
+                return {"answers": [self._launch(fields) for fields in request["launches"]]}
             if operation == "status":
                 return self.record | {
                     "gpus_free": self.launching.devices.free,
@@ -133,6 +138,19 @@ class Host:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             return {"error": f"not a request ({error!r}): send one JSON object a line, op launch or status"}
         return {"error": f"unknown op {operation!r}: send launch or status"}
+
+    def _launch(self, fields: dict[str, object]) -> Answer:
+        answer = self.launching.launch(fields)
+        if answer["answer"] == BUSY:
+            self.tending.reap()  # early launches of a large batch have ended by now, and hold nothing any more
+            answer = self.launching.launch(fields)
+        return answer
+
+    def _root_is_gone(self) -> bool:
+        try:
+            return not os.path.samestat(os.stat(f"{self._root}/{layout.HOST_LOCK}"), os.fstat(self._lock))
+        except FileNotFoundError:
+            return True
 
 
 def _listen(root: str) -> socket.socket:
@@ -160,7 +178,6 @@ def _wake_on_signals() -> int:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return read_end
 
 
@@ -187,7 +204,7 @@ def main(arguments: list[str]) -> int:
     isolation, problem = view.isolate(root, options.hide)
     if problem:
         complain(problem)
-    host = Host(root, find_devices(options.virtual_gpus), options.slots, isolation)
+    host = Host(root, lock, find_devices(options.virtual_gpus), options.slots, isolation)
     host.serve()
     return 0
 

@@ -30,7 +30,8 @@ TIME_LIMIT_GRACE_SECONDS = 30
 # A nudge tells of a stop request at once; this finds the request whose writer died before nudging.
 _LOOK_SECONDS = 1.0
 _WAKERS = {signal.SIGCHLD, NUDGE}
-_NOT_FOR_US = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE}
+# Blocked like the wakers and never waited for: only a stop request ends a job. The command gets an empty mask.
+_NOT_FOR_US = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 
 class Supervisor:
@@ -104,7 +105,10 @@ class Supervisor:
         }
         if not create_record(f"{self.attempt_directory}/claim", record, durable=True):
             return False
-        self._persist(lambda: write_record(self._record(layout.CLAIM), record))
+        try:
+            os.link(f"{self.attempt_directory}/claim", self._record(layout.CLAIM))
+        except OSError:  # another file system, or what a power cut has left there
+            self._persist(lambda: write_record(self._record(layout.CLAIM), record))
         return True
 
     def _claim_holder(self) -> str | None:
@@ -116,8 +120,7 @@ class Supervisor:
         order, here = self.order, self.attempt_directory
         directory = f"{here}/{order.directory}"
         as_root = os.geteuid() == 0
-        for name in ("home", "tmp"):
-            ownership.make_private_directory(f"{here}/{name}", self.uid, self.gid)
+        ownership.make_private_directory(f"{here}/home", self.uid, self.gid)
         # The tenant owns the files, so that a command can reopen /dev/stdout, but cannot pass through the directory.
         ownership.make_private_directory(f"{here}/logs", os.geteuid(), os.getegid())
         output = [self._open_log(name) for name in ("stdout", "stderr")]
@@ -336,10 +339,7 @@ class Supervisor:
 def become_supervisor(kept_fd: int) -> None:
     """Turn a fresh fork of the host into a session of its own that holds nothing of the host's but `kept_fd`."""
     signal.set_wakeup_fd(-1)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WAKERS)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number in _NOT_FOR_US:
-        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAKERS | _NOT_FOR_US)
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

@@ -67,13 +67,10 @@ def _is_marked(pid: int, submission: str) -> bool:
 
 def _real_uid(pid: int) -> int | None:
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith(b"Uid:"):
-                    return int(line.split()[1])
+        status = processes.read_small(f"/proc/{pid}/status")
     except OSError:
         return None
-    return None
+    return int(status.partition(b"\nUid:")[2].split()[0])
 
 
 def _has_supervisor(pid: int) -> bool:
@@ -96,7 +93,7 @@ def _has_supervisor(pid: int) -> bool:
 
 def _is_supervisor(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
-            return file.read().strip() == SUPERVISOR_NAME and _real_uid(pid) == os.geteuid()
+        name = processes.read_small(f"/proc/{pid}/comm").strip()
     except OSError:
         return False
+    return name == SUPERVISOR_NAME.encode() and _real_uid(pid) == os.geteuid()

@@ -18,14 +18,14 @@ MOUNTS, PERMISSIONS = "mounts", "permissions"
 
 
 def isolate(root: str, hidden: Sequence[str]) -> tuple[str, str]:
-    """Build the view for this process and its children. (`mounts`, "") or (`permissions`, why it could not)."""
+    """Build the view for this process and its children. (`mounts` or `permissions`, what is missing)."""
     if os.geteuid() != 0:
         return PERMISSIONS, "without root all jobs are one trust domain"
     before = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
         linux.unshare_mounts()
         try:
-            _build(root, hidden)
+            _cover(root, hidden)
         except OSError:
             linux.enter_mounts(before)
             raise
@@ -33,10 +33,15 @@ def isolate(root: str, hidden: Sequence[str]) -> tuple[str, str]:
         return PERMISSIONS, f"no mounts of our own for jobs ({error}): only file modes keep them apart"
     finally:
         os.close(before)
+    try:
+        # A tenant sees its own processes only: others' command lines are theirs. proc(5), hidepid.
+        linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "hidepid=2")
+    except OSError as error:  # containers may mount, but not this
+        return MOUNTS, f"jobs can see that others' processes are there ({error})"
     return MOUNTS, ""
 
 
-def _build(root: str, hidden: Sequence[str]) -> None:
+def _cover(root: str, hidden: Sequence[str]) -> None:
     writable = os.path.realpath(root)
     links: dict[str, str] = {}
     exposed = {writable}
@@ -68,8 +73,6 @@ def _build(root: str, hidden: Sequence[str]) -> None:
         os.umask(before)
         for fd in bound.values():
             os.close(fd)
-    # A tenant sees its own processes only: others' command lines are theirs. proc(5), hidepid.
-    linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "hidepid=2")
 
 
 def trace(path: str, links: dict[str, str]) -> str:
