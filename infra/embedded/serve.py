@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
 
 from infra.embedded.binaries import ProgramMissingError
 from infra.embedded.home import Home
@@ -26,6 +27,8 @@ def serve(options: Options) -> int:
         home.make()
         with hold(home):
             return _serve(home, options)
+    except KeyboardInterrupt:  # before there was anything to stop
+        return DONE
     except AlreadyRunningError as error:
         return _complain(error, REFUSED)
     except OSError as error:
@@ -35,11 +38,14 @@ def serve(options: Options) -> int:
 
 
 def _serve(home: Home, options: Options) -> int:
-    before = State.read(home)
-    if before is not None:
-        end_leftovers(before)
+    me = Identity.of(os.getpid())
+    assert me is not None
+    before = State.read(home) or State(me)
+    starting = State(me, processes=before.processes, ports=before.ports)
+    starting.write(home)
+    end_leftovers(before)
     try:
-        stack = Stack.lay_out(options, before.ports if before else {})
+        stack = Stack.lay_out(options, before.ports)
         stack.write_bootstrap_tokens()
         stack.postgres.prepare()
         end_idle_host(home)  # so that one without jobs, left by a killed supervisor, does not hold on to old options
@@ -60,9 +66,7 @@ def _serve(home: Home, options: Options) -> int:
             stack.postgres.clean()
             end_idle_host(home)
     except (PortTakenError, ProgramMissingError, PostgresError) as error:
-        me = Identity.of(os.getpid())
-        assert me is not None
-        State(me, problem=str(error), ports=before.ports if before else {}).write(home)
+        replace(starting, problem=str(error)).write(home)
         return _complain(error, REFUSED)
     except StackError as error:
         return _complain(error, FAILED)

@@ -65,7 +65,7 @@ class Supervisor:
     async def run(self) -> None:
         """Start, stand until SIGTERM or SIGINT, stop. Raises `StackError` where the start failed, with nothing left."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop.set)
         self._write()
         rotation = asyncio.create_task(self._rotate())
@@ -106,9 +106,8 @@ class Supervisor:
         try:
             await identity.gone()
         finally:
-            await asyncio.to_thread(
-                identity.end, errand.stop_signal, errand.stop_seconds
-            )  # where the start was given up
+            # It still runs where the start was given up.
+            await asyncio.to_thread(identity.end, errand.stop_signal, errand.stop_seconds)
         if code := child.wait():
             raise StackError(
                 f"{errand.name} failed with exit code {code}. Its log, {errand.log}, ends with:\n{_end_of(errand.log)}"
