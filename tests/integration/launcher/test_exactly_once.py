@@ -1,0 +1,201 @@
+"""A launcher dies anywhere between intent and record; another goes on; the command ran exactly once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from services.launcher.store import Store
+from shared.backends.local.client import LocalClient
+from shared.lifecycle.facts import Accepted
+from shared.runtime.clock import FixedClock, SystemClock
+from tests.integration.launcher.world import Launcher, World, kinds
+
+
+class Killed(BaseException):
+    """As kill -9: nothing of the launcher runs after it."""
+
+
+def dies(at: str) -> tuple[type[Store], type[LocalClient]]:
+    """Store and backend of a launcher that dies at this point."""
+
+    class DyingStore(Store):
+        async def apply(self, *given: Any) -> set[str]:
+            done = await super().apply(*given)
+            if at == "intent written, not committed":
+                raise Killed
+            return done
+
+        async def claim_launches(self, *given: Any) -> Any:
+            if at == "intent committed":
+                raise Killed
+            rows = await super().claim_launches(*given)
+            if at == "submitting committed":
+                raise Killed
+            return rows
+
+        async def record_launches(self, *given: Any) -> Any:
+            if at == "backend answered":
+                raise Killed
+            rows = await super().record_launches(*given)
+            if at == "recorded":
+                raise Killed
+            return rows
+
+        async def _write(self, tx: Any, rows: Any) -> None:
+            await super()._write(tx, rows)
+            if at == "recorded, not committed" and rows and rows[0].state == "submitted":
+                raise Killed
+
+    class DyingBackend(LocalClient):
+        async def launch(self, requests: Any) -> Any:
+            if at == "before the backend was asked":
+                raise Killed
+            if at == "asked, no answer read":
+                asking = asyncio.create_task(super().launch(requests))
+                await asyncio.wait([asking])
+                raise Killed
+            return await super().launch(requests)
+
+    return DyingStore, DyingBackend
+
+
+POINTS = (
+    "intent written, not committed",
+    "intent committed",
+    "submitting committed",
+    "before the backend was asked",
+    "asked, no answer read",
+    "backend answered",
+    "recorded, not committed",
+    "recorded",
+)
+
+
+async def attempt(step: Callable[[], Awaitable[None]]) -> None:
+    """Do it, unless the launcher dies of it."""
+    try:
+        await step()
+    except Killed:
+        return
+
+
+@pytest.mark.parametrize("successor", ["the same replica, started again", "another replica, after the deadline"])
+@pytest.mark.parametrize("point", POINTS)
+async def test_it_runs_once_wherever_the_launcher_dies(world: World, point: str, successor: str) -> None:
+    jobs = [await world.job() for _ in range(3)]
+    store, backend = dies(point)
+    first = world.launcher("one", store=store, backend=backend(world.backend.root))
+    await attempt(lambda: first.launch(*(job.again() for job in jobs)))
+
+    if successor.startswith("the same"):
+        second = world.launcher("one")
+        await second.start()
+    else:
+        world.clock = FixedClock(SystemClock().now() + timedelta(seconds=16))
+        second = world.launcher("two")
+        await second.store.take_over(world.clock.now(), at_start=False)
+    await second.handle(*(job.again() for job in jobs))  # what was not acknowledged is delivered again
+    for _ in range(3):
+        await second.launching.once()
+
+    told = await world.facts(*jobs)
+    assert {fact.job for fact in told if fact.kind == "accepted"} == {job.id for job in jobs}
+    assert len({(fact.job, fact.version.n) for fact in told}) == len(jobs)
+    await world.until_ended(*jobs)
+    assert [world.ledger(job) for job in jobs] == [[job.id] for job in jobs]
+
+
+async def test_before_the_deadline_nobody_takes_over(world: World) -> None:
+    job = await world.job()
+    store, _ = dies("submitting committed")
+    await attempt(lambda: world.launcher("one", store=store).launch(job.again()))
+    other = world.launcher("two")
+    await other.start()
+    await other.launching.once()
+    assert (await world.row(job))["state"] == "submitting"
+    assert world.ledger(job) == []
+
+
+async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(world: World) -> None:
+    job = await world.job()
+    slow: list[Launcher] = []
+
+    class Late(LocalClient):
+        async def launch(self, requests: Any) -> Any:
+            answers = await super().launch(requests)
+            clock = SystemClock().now() + timedelta(seconds=16)
+            other = slow[1]
+            await other.store.take_over(clock, at_start=False)
+            other.launching._clock = FixedClock(clock)
+            await other.launching.once()
+            return answers
+
+    slow += [world.launcher("one", backend=Late(world.backend.root)), world.launcher("two")]
+    await slow[0].launch(job.again())
+    assert kinds(await world.facts(job)) == ["accepted"]
+    await world.until_ended(job)
+    assert world.ledger(job) == [job.id]
+
+
+async def test_two_launchers_on_the_same_batch_launch_once(world: World) -> None:
+    for _ in range(5):
+        jobs = [await world.job() for _ in range(10)]
+        deliveries = [job.again() for job in jobs]
+        launchers = [world.launcher("one"), world.launcher("two")]
+        await asyncio.gather(*(launcher.handle(*deliveries) for launcher in launchers))
+        await asyncio.gather(*(launcher.launching.once() for launcher in launchers))
+        told = await world.facts(*jobs)
+        assert {fact.job for fact in told} == {job.id for job in jobs}
+        assert len({(fact.job, fact.version.n) for fact in told}) == len(jobs)
+        await world.until_ended(*jobs)
+        assert [world.ledger(job) for job in jobs] == [[job.id] for job in jobs]
+
+
+async def test_two_launchers_seal_the_same_batch_once(world: World) -> None:
+    jobs = [await world.job("true") for _ in range(20)]
+    one, two = world.launcher("one"), world.launcher("two")
+    await one.launch(*(job.again() for job in jobs))
+    await world.until_ended(*jobs)
+    await world.facts(*jobs)
+    ends = [job.exited(world.submission(job)) for job in jobs]
+    await asyncio.gather(one.handle(*ends), two.handle(*ends))
+    await world.database.execute("UPDATE launches SET next_at = now()")
+    await asyncio.gather(one.ending.once(), two.ending.once())
+    await world.facts(*jobs)
+    ids = [row["msg_id"] for row in await world.database.fetch("SELECT msg_id FROM outbox")]
+    sealed = [msg_id for msg_id in ids if "/launcher_sealed/" in msg_id and "/again." not in msg_id]
+    assert len(sealed) == len(set(sealed)) == len(jobs)
+
+
+async def test_a_host_that_cannot_be_reached_keeps_the_job_and_launches_it_once_it_is_back(world: World) -> None:
+    job = await world.job()
+    world.backend.kill_host()
+    launcher = world.launcher()
+    await launcher.launch(job.again())
+    row = await world.row(job)
+    assert (row["state"], row["asked"]) == ("intent", True)
+    assert "does not run" in row["waits_for"] or "could not be asked" in row["waits_for"]
+    await world.backend.start_host("--virtual-gpus", "8")
+    while not await world.facts(job):
+        await launcher.launching.once()
+    await world.until_ended(job)
+    assert world.ledger(job) == [job.id]
+
+
+async def test_what_the_backend_has_already_is_adopted_with_its_own_time(world: World) -> None:
+    job = await world.job()
+    store, _ = dies("backend answered")
+    await attempt(lambda: world.launcher("one", store=store).launch(job.again()))
+    await world.until_ended(job)
+    (seen,) = world.backend.observer.observe().submissions
+    second = world.launcher("one")
+    await second.start()
+    await second.launching.once()
+    (accepted,) = await world.facts(job)
+    assert isinstance(accepted, Accepted)
+    assert seen.spec is not None
+    assert accepted.segment.created_at == seen.spec.accepted_at
+    assert world.ledger(job) == [job.id]
