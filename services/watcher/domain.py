@@ -6,8 +6,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from shared.backends.local.observer import LocalState, Seen
 from shared.backends.local.records import ExitRecord
+from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.duties import Duty, duties
 from shared.lifecycle.facts import SegmentKey
 from shared.lifecycle.picture import picture

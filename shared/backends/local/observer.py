@@ -5,54 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 
 from shared.backends.local import layout, locks, processes
 from shared.backends.local.files import read_record
 from shared.backends.local.names import parse_submission_name
 from shared.backends.local.records import ClaimRecord, ExitRecord, SpecRecord, StartedRecord, read_stop_seen
+from shared.backends.local.sightings import LocalState, Observation, Seen
+
+__all__ = ["LocalState", "Observation", "Observer", "Seen", "look"]
 
 # A directory's time stamp is as coarse as the kernel's tick (4 to 10 ms): a younger one may hide a change.
 _STAMP_SETTLES_NS = 100_000_000
 _LIVENESS_SECONDS = 1.0
-
-
-class LocalState(StrEnum):
-    """What the records and the processes say of one submission."""
-
-    ACCEPTED = "accepted"  # the intent is recorded and a supervisor is there, about to take the claim
-    CLAIMED = "claimed"  # the claim is taken; files change owner, the command is about to start
-    RUNNING = "running"  # the command is up
-    EXITED = "exited"  # there is a record of the end, and nothing of it is left
-    GONE = "gone"  # no supervisor and no record of an end; with `claim` None it never started and may be launched again
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One submission, as last seen, with the records behind it."""
-
-    submission: str
-    deployment: str
-    job: str
-    attempt: int
-    state: LocalState
-    spec: SpecRecord | None = None
-    claim: ClaimRecord | None = None
-    started: StartedRecord | None = None
-    stop_seen_at: datetime | None = None
-    exit: ExitRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Every submission that is not released. Absence counts only where `complete`."""
-
-    complete: bool
-    submissions: tuple[Seen, ...]
-    problem: str | None = None
 
 
 class Observer:
