@@ -1,4 +1,4 @@
-"""What an observation of this machine's local jobs says, apart from how it is made: decisions read it, and do no I/O."""
+"""What an observation of this machine's local jobs says, apart from how it is made: decisions read it without I/O."""
 
 from __future__ import annotations
 
