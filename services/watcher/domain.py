@@ -141,6 +141,11 @@ class Watch:
         """The record's version."""
         return (self.epoch, self.seq)
 
+    @property
+    def launched(self) -> bool:
+        """Whether the attempt ever was in the backend's hands: then its row stays, so that a late event is dropped."""
+        return self.accepted_at is not None or self.submission is not None
+
 
 def watch(record: JobRecord) -> Watch:
     """Read what the record asks of the watcher."""

@@ -34,7 +34,7 @@ class JobEvents:
                 seen = max(known_versions.values(), default=(0, 0))
                 if asked.seen == seen and asked.attempt in known_versions:
                     questions.append(asked)
-                elif asked.seen > seen and (asked.owed or known_versions):
+                elif asked.seen > seen and (asked.launched or known_versions):
                     wanted.append(asked)
             await self._store.write(tx, wanted, self._clock.now())
             await self._store.answer(tx, [asked for asked in questions if asked.owed])
