@@ -15,7 +15,7 @@ from shared.lifecycle.facts import FactBase
 from shared.lifecycle.inputs import AnyInput
 from shared.lifecycle.outcome import Outcome, StepResult, ignored, refused
 from shared.lifecycle.record import Attempt, JobRecord, PipelineRef, Resources, Retries
-from shared.lifecycle.states import ACTIVE, State
+from shared.lifecycle.states import ACTIVE, Desired, State
 from shared.lifecycle.table import TRANSITIONS, Row, Step
 
 
@@ -118,7 +118,8 @@ def _one(record: JobRecord, item: AnyInput, now: datetime) -> StepResult:
     if row.step is Step.IGNORE:
         return ignored(record, row.why or "stale")
     if row.step is Step.REFUSE:
-        return refused(record, row.why or "not possible now")
+        pausing = record.desired_state is Desired.PAUSED and row.while_pausing
+        return refused(record, pausing or row.why or "not possible now")
     return _STEPS[row.step](record, item, now)
 
 

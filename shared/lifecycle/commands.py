@@ -4,6 +4,7 @@ from datetime import datetime
 
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
+from shared.lifecycle.duties import holdings
 from shared.lifecycle.finish import next_attempt, settle
 from shared.lifecycle.outcome import StepResult, applied, ignored, refused
 from shared.lifecycle.picture import picture
@@ -148,4 +149,6 @@ def delete(record: JobRecord, item: i.Delete, now: datetime) -> StepResult:
     """Forget the job; a tombstone stays."""
     if record.recopy is not None:
         return refused(record, "its outputs are being copied again: wait for that")
+    if holdings(record)[0]:
+        return refused(record, "the cluster has not freed its GPUs yet: wait for that")
     return applied(record.model_copy(update={"deleted": True}))

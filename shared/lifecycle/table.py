@@ -42,10 +42,12 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One cell of the table; `why` is the reason where the input is ignored or refused."""
+    """One cell of the table; `why` is the reason where the input is ignored or refused, `while_pausing` the one where
+    a pause is on its way."""
 
     step: Step
     why: str | None = None
+    while_pausing: str | None = None
 
 
 EVIDENCE_KINDS: Final = (
@@ -126,7 +128,9 @@ def _active(word: str) -> dict[str, Row]:
         "recopied": _ignore("no recopy is open"),
         "stop": Row(Step.WISH),
         "pause": Row(Step.WISH),
-        "resume": _refuse(f"it is not paused: it is {word}"),
+        "resume": Row(
+            Step.REFUSE, f"it is not paused: it is {word}", "it is still pausing: resume it once it is paused"
+        ),
         "retry": _refuse(f"it has not ended: it is {word}"),
         "hold": _refuse(f"{_NOT_WAITING}: pause it instead"),
         "release": _refuse(f"{_NOT_WAITING}: nothing holds it"),
