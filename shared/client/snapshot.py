@@ -30,7 +30,7 @@ _KINDS: Final = {
     stat.S_IFBLK: "a block device",
 }
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
 """Called with the files and the bytes (before compression) that are packed so far."""
 
 

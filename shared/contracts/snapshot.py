@@ -47,7 +47,7 @@ def follow(path: str, link_at: Callable[[str], str | None]) -> str:
 
 
 def shown(name: str) -> str:
-    """A name as it may stand in a sentence: quoted, and whatever is not printable escaped (`'line\\nbreak'`, `'caf\\xe9'`)."""
+    """A name as it may stand in a sentence: quoted, whatever is not printable escaped (`'a\\nb'`, `'caf\\xe9'`)."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,0 +1,100 @@
+"""The stager put together: settings, store, blobs, handlers, workers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from services.stager.blobs import Blobs
+from services.stager.copying import Copying
+from services.stager.copying import Limits as OutputLimits
+from services.stager.domain import Stage
+from services.stager.handlers import JobEvents
+from services.stager.listing import Limits
+from services.stager.machine import ThisMachine
+from services.stager.queries import Outputs
+from services.stager.settings import StagerSettings
+from services.stager.staging import Staging
+from services.stager.store import Store
+from services.stager.work import Work
+from services.stager.workers import Workers
+from shared.contracts.queries import SpecsAnswer, SpecsAsked
+from shared.runtime.clock import Clock
+from shared.runtime.service import Service
+from shared.runtime.specs import Specs
+
+
+class Stager(Service):
+    """A service whose workers hand their rows back before the stores are closed."""
+
+    workers: tuple[Workers, ...] = ()
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Connected and working inside the block; at its end every row is let go at once."""
+        async with super().lifespan():
+            try:
+                yield
+            finally:
+                await asyncio.gather(*(workers.stop() for workers in self.workers))
+
+
+def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
+    """The service, ready to run."""
+    service = Stager("stager", settings, clock=clock)
+    root = str(settings.local_root)
+    store = Store(service.db, service.clock, replica=settings.replica, lease_seconds=settings.staging_lease_seconds)
+    blobs = Blobs(settings.blob_url)
+    machine = ThisMachine(settings.job_path)
+
+    async def ask(question: SpecsAsked) -> SpecsAnswer:
+        answer = await service.call("api", "specs", question.model_dump_json().encode())
+        return SpecsAnswer.model_validate_json(answer)
+
+    specs = Specs(ask)
+    snapshots = Limits(settings.snapshot_files_max, settings.snapshot_bytes_max)
+    outputs = OutputLimits(settings.output_files_max, settings.output_bytes_max)
+    work = Work(
+        store,
+        specs,
+        Staging(blobs, machine, root, snapshots),
+        Copying(blobs, root, outputs),
+        root,
+        settings.staging_tries,
+        service.log,
+    )
+    size = settings.staging_workers
+    staging_in = Workers(store, Stage.STAGE_IN, work.stage_in, size, service.log)
+    copying_back = Workers(store, Stage.COPY_BACK, work.copy_back, size, service.log)
+    service.workers = (staging_in, copying_back)
+
+    def wake() -> None:
+        staging_in.ring()
+        copying_back.ring()
+
+    events = JobEvents(store, specs, machine, root, service.clock, wake)
+    service.consume("stager")(events.on_jobs)
+    service.rpc("outputs")(Outputs(store, blobs).asked)
+
+    @service.on_start
+    async def take_back() -> None:
+        """What this replica held before it ended is nobody's: it, or another, begins again at once."""
+        if count := await store.take_back():
+            service.log.info("staging of an earlier life is begun again", count=count)
+
+    @service.every(0)
+    async def stage_in() -> None:
+        """Stage in as work comes."""
+        await staging_in.once()
+
+    @service.every(0)
+    async def copy_back() -> None:
+        """Copy back as work comes."""
+        await copying_back.once()
+
+    @service.every(settings.staging_lease_seconds / 3)
+    async def renew() -> None:
+        """Hold on to the leases of what runs."""
+        await staging_in.renew()
+        await copying_back.renew()
+
+    return service

@@ -1,0 +1,188 @@
+"""Copies the outputs of one attempt back. Blocking, for a worker thread; nothing is told here.
+
+Everything goes below a name that only this lease uses; the guarded row that names the manifest makes it visible.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Final
+
+from services.stager.blobs import Blobs, GoOn, StoreError
+from services.stager.facts import Result
+from services.stager.manifest import ManifestFile
+from services.stager.patterns import Patterns
+from services.stager.store import Claim
+from services.stager.walk import Found, Refused, TooMany, Walk, refusal
+from shared.contracts.queries import OutputFile, output_key
+from shared.contracts.snapshot import shown
+
+_SAID: Final = 3
+_MISSING_SAID: Final = 20
+_STORE_PAUSES_SECONDS: Final = (0.2, 1.0)
+_READS: Final = 3
+_EMPTY_DIGEST: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one attempt may copy back."""
+
+    files: int
+    bytes: int
+
+
+class ChangedMeanwhile(Exception):
+    """A file had another size or time after it was read, however often it was read."""
+
+
+class Copying:
+    """Copies back from one cluster."""
+
+    def __init__(self, blobs: Blobs, root: str, limits: Limits) -> None:
+        self._blobs = blobs
+        self._root = root
+        self._limits = limits
+
+    def run(self, claim: Claim, patterns: Sequence[str], go_on: GoOn, *, last_try: bool) -> Result:
+        """Copy what the patterns name. Raises StoreError where it may work later; on the last try what could be copied
+        is kept, and the result says `failed`. Every file of the manifest was read back from the store and compared."""
+        assert claim.directory is not None, "outputs are owed of a staged attempt only"
+        try:
+            walk = Walk(f"{self._root}/{claim.directory}", Patterns(patterns))
+        except OSError as error:
+            return Result("failed", message=f"the working directory cannot be read: {error.strerror}")
+        with tempfile.TemporaryFile() as spool:
+            try:
+                copy = _Copy(self._blobs, claim, walk, self._limits, spool, go_on, last_try=last_try)
+                copy.everything()
+            finally:
+                walk.close()
+            return copy.publishable(claim.succeeded is True)
+
+    def forget(self, claim: Claim, *, below: bool) -> None:
+        """Remove what this lease stored; with `below` what earlier leases of the attempt did."""
+        folder = f"{claim.tenant}/outputs/{claim.job}"
+        for name in self._blobs.folders(folder):
+            attempt, _, rest = name.rpartition("/")[2].removesuffix(".manifest.json").partition("-e")
+            if attempt == f"a{claim.attempt}" and rest.isdigit():
+                epoch = int(rest)
+                if epoch < claim.lease_epoch if below else epoch == claim.lease_epoch:
+                    self._blobs.remove(name)
+
+
+def prefix_of(claim: Claim) -> str:
+    """Where this lease puts outputs."""
+    return f"{claim.tenant}/outputs/{claim.job}/a{claim.attempt}-e{claim.lease_epoch}"
+
+
+class _Copy:
+    def __init__(
+        self, blobs: Blobs, claim: Claim, walk: Walk, limits: Limits, spool: BinaryIO, go_on: GoOn, *, last_try: bool
+    ) -> None:
+        self._blobs = blobs
+        self._walk = walk
+        self._limits = limits
+        self._go_on = go_on
+        self._last_try = last_try
+        self._prefix = prefix_of(claim)
+        self._spool = spool
+        self._manifest = ManifestFile(spool, claim.job, claim.attempt, f"{self._prefix}/")
+        self._problems: list[str] = []
+        self._refused = 0
+        self._files = 0
+        self._bytes = 0
+
+    def everything(self) -> None:
+        """Copy until all is done, or nothing more can be."""
+        try:
+            for item in self._walk:
+                self._go_on()
+                if isinstance(item, Refused):
+                    self._problem(refusal(item))
+                elif item.is_folder:
+                    self._manifest.add(_folder(item))
+                else:
+                    self._one(item)
+        except TooMany as error:
+            self._problem(str(error))
+
+    def publishable(self, succeeded: bool) -> Result:
+        """Store the manifest; what the result says is true once the row names it."""
+        key = f"{self._prefix}.manifest.json"
+        size = self._manifest.finish(self._problems)
+        self._spool.seek(0)
+        try:
+            self._blobs.put(key, self._spool, size, self._go_on)
+            self._blobs.settle()
+        except StoreError as error:
+            if not self._last_try:
+                raise
+            return Result("failed", message=f"the store of outputs cannot be written: {error}")
+        missing = self._walk.unmatched if succeeded else ()
+        copied = Result("verified", self._files, self._bytes, key, missing[:_MISSING_SAID])
+        if self._problems:
+            more = f"; and {self._refused - _SAID} more" if self._refused > _SAID else ""
+            return replace(copied, outcome="failed", message="; ".join(self._problems[:_SAID]) + more)
+        return replace(copied, outcome="missing") if missing else copied
+
+    def _one(self, found: Found) -> None:
+        try:
+            size, digest = self._copied(found)
+        except OSError as error:
+            self._problem(refusal(Refused(found.path, f"it cannot be read: {error.strerror or error}")))
+            return
+        except ChangedMeanwhile:
+            self._problem(refusal(Refused(found.path, "it went on changing while it was copied")))
+            return
+        except StoreError as error:
+            if not self._last_try:
+                raise
+            self._problem(refusal(Refused(found.path, f"the store did not take it: {error}")))
+            if self._refused > _SAID:
+                raise TooMany("the rest was not tried") from error
+            return
+        self._files += 1
+        self._bytes += size
+        self._manifest.add(OutputFile(path=found.path, size_bytes=size, sha256=digest, mode=found.mode))
+        if self._files > self._limits.files or self._bytes > self._limits.bytes:
+            limit = f"{self._limits.files} files and {self._limits.bytes} bytes"
+            raise TooMany(f"the outputs are more than {limit}, the limit here: name fewer, or pack them in the job")
+
+    def _copied(self, found: Found) -> tuple[int, str]:
+        """Size and digest of a copy that equals the file as it was all the while."""
+        for _ in range(_READS):
+            with open(self._walk.open_file(found), "rb", buffering=0) as file:
+                before = os.fstat(file.fileno())
+                if before.st_size + self._bytes > self._limits.bytes:
+                    raise TooMany(
+                        f"{shown(found.path)} and what was copied before it exceed {self._limits.bytes} bytes"
+                    )
+                size, digest = self._stored(found, file, before.st_size)
+                after = os.fstat(file.fileno())
+            if (size, before.st_size, before.st_mtime_ns) == (before.st_size, after.st_size, after.st_mtime_ns):
+                return size, digest
+        raise ChangedMeanwhile
+
+    def _stored(self, found: Found, file: BinaryIO, size: int) -> tuple[int, str]:
+        """A short trouble of the store is sat out here, so that the rest need not be copied again."""
+        key = f"{self._prefix}/{output_key(found.path)}"
+        for pause in _STORE_PAUSES_SECONDS:
+            try:
+                return self._blobs.put(key, file, size, self._go_on)
+            except StoreError:
+                self._go_on()
+                time.sleep(pause)
+                file.seek(0)
+        return self._blobs.put(key, file, size, self._go_on)
+
+    def _problem(self, sentence: str) -> None:
+        self._refused += 1
+        if len(self._problems) < 100:
+            self._problems.append(sentence)
+
+
+def _folder(found: Found) -> OutputFile:
+    return OutputFile(path=found.path, size_bytes=0, sha256=_EMPTY_DIGEST, mode=found.mode, kind="directory")

@@ -1,0 +1,114 @@
+"""What the stager reports, built from one heading per transaction. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from services.stager.domain import Outcome
+from shared.contracts.facts import encode_fact
+from shared.lifecycle.facts import (
+    FACT,
+    AnyFact,
+    Finding,
+    InputInvalid,
+    InputValid,
+    Staged,
+    StagingFailed,
+    StagingSealed,
+    Version,
+)
+from shared.runtime.outbox import Outgoing
+
+SERVICE: Final = "stager"
+_FINDINGS_BYTES: Final = 1600
+_SENTENCE_CHARACTERS: Final = 600
+"""A job event carries the facts and is to stay under 4 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a copy. `manifest` is its name in the blob store, none where nothing could be stored."""
+
+    outcome: Outcome
+    files: int = 0
+    size_bytes: int = 0
+    manifest: str | None = None
+    missing: tuple[str, ...] = ()
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Whom facts are about, and their versions: one number for each, higher than any before it."""
+
+    job: str
+    tenant: str
+    attempt: int
+    at: datetime
+    source: str
+    numbers: Iterator[int]
+
+    def valid(self, warnings: Sequence[str]) -> InputValid:
+        return InputValid(**self._next(), warnings=tuple(warnings))
+
+    def invalid(self, findings: Sequence[Finding]) -> InputInvalid:
+        return InputInvalid(**self._next(), findings=_bounded(findings))
+
+    def staged(self, directory: str, *, nothing_to_copy: bool) -> Staged:
+        return Staged(**self._next(), directory=directory, nothing_to_copy=nothing_to_copy)
+
+    def failed(self, message: str) -> StagingFailed:
+        return StagingFailed(**self._next(), message=_short(message))
+
+    def sealed(self, *, staged: bool, result: Result) -> StagingSealed:
+        return StagingSealed(
+            **self._next(),
+            staged=staged,
+            outcome=result.outcome,
+            files=result.files,
+            size_bytes=result.size_bytes,
+            manifest=result.manifest,
+            missing=tuple(_short(pattern, 200) for pattern in result.missing[:5]),
+            message=None if result.message is None else _short(result.message),
+        )
+
+    def _next(self) -> dict[str, Any]:
+        version = Version(n=next(self.numbers))
+        return {
+            "job": self.job,
+            "tenant": self.tenant,
+            "attempt": self.attempt,
+            "version": version,
+            "at": self.at,
+            "source": self.source,
+        }
+
+
+def outgoing(fact: AnyFact, *, answer: int | None = None) -> Outgoing:
+    """The message for a fact; `answer` tells a known one again."""
+    wire = encode_fact(SERVICE, fact, answer=answer)
+    return Outgoing(subject=wire.subject, msg_id=wire.msg_id, key=wire.key, body=wire.body)
+
+
+def again(told: Sequence[object], answer: int) -> list[Outgoing]:
+    """The messages for facts as a row keeps them."""
+    return [outgoing(FACT.validate_python(fact), answer=answer) for fact in told]
+
+
+def _bounded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """As many as an event can carry; the last one counts the others."""
+    kept: list[Finding] = []
+    size = 0
+    for finding in findings:
+        finding = finding.model_copy(update={"message": _short(finding.message), "place": _short(finding.place, 200)})
+        size += len(finding.model_dump_json().encode())
+        if kept and size > _FINDINGS_BYTES:
+            left = len(findings) - len(kept)
+            return (*kept, Finding(code="more", place="", message=f"and {left} more of this kind: correct these first"))
+        kept.append(finding)
+    return tuple(kept)
+
+
+def _short(text: str, most: int = _SENTENCE_CHARACTERS) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,28 @@
+"""A manifest written line by line, so that a million files need no memory: `shared.contracts.queries.Manifest`."""
+
+from collections.abc import Sequence
+from typing import IO
+
+import orjson
+
+from shared.contracts.queries import OutputFile
+
+
+class ManifestFile:
+    """Writes to a file that is empty."""
+
+    def __init__(self, file: IO[bytes], job: str, attempt: int, prefix: str) -> None:
+        self._file = file
+        self._separator = b""
+        head = orjson.dumps({"version": 1, "job": job, "attempt": attempt, "prefix": prefix})
+        file.write(head[:-1] + b',"files":[')
+
+    def add(self, entry: OutputFile) -> None:
+        """One more file or folder."""
+        self._file.write(self._separator + b"\n" + entry.model_dump_json().encode())
+        self._separator = b","
+
+    def finish(self, problems: Sequence[str]) -> int:
+        """End it; its size in bytes."""
+        self._file.write(b'\n],"problems":' + orjson.dumps(list(problems)) + b"}")
+        return self._file.tell()

@@ -1,0 +1,100 @@
+"""Stages one attempt in: fetch, list, check, unpack. Blocking, for a worker thread; nothing is told here."""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO, Final
+
+from services.stager import workdir
+from services.stager.blobs import Blobs, GoOn, SnapshotGone
+from services.stager.checks import NO_FILES, check, nothing
+from services.stager.listing import Limits, Tree, Unsafe, clean_path, list_snapshot, read_entries
+from services.stager.machine import Machine
+from services.stager.store import Claim
+from services.stager.tar import Kind
+from services.stager.unpack import unpack
+from shared.contracts.spec import JobSpec
+from shared.lifecycle.facts import Finding
+
+_HEAD_BYTES: Final = 512
+_SPARE_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """Checked and staged into `directory` (relative to the root)."""
+
+    directory: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Confirmed bad; nothing was written."""
+
+    findings: tuple[Finding, ...]
+
+
+class NoRoom(OSError):
+    """The cluster's disk does not hold the files now."""
+
+
+class Staging:
+    """Stages in for one cluster."""
+
+    def __init__(self, blobs: Blobs, machine: Machine | None, root: str, limits: Limits) -> None:
+        self._blobs = blobs
+        self._machine = machine
+        self._root = root
+        self._limits = limits
+
+    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn) -> Valid | Invalid:
+        """Stage the attempt into the directory of the claim's lease epoch.
+
+        Raises `workdir.Taken` where that directory is in use, StoreError or OSError where it may work later, and
+        whatever `go_on` raises. Whichever way it ends, nothing half done has a name that counts.
+        """
+        where = (self._root, claim.tenant, claim.job, claim.attempt, claim.lease_epoch)
+        directory = workdir.relative(*where)
+        if spec.snapshot is None:
+            checked = check(spec, NO_FILES, nothing, self._machine)
+            if checked.findings:
+                return Invalid(checked.findings)
+            with workdir.making(*where):
+                return Valid(directory, checked.warnings)
+        spool_in = workdir.make_attempt(*where[:4])
+        try:
+            with self._blobs.snapshot(claim.tenant, spec.snapshot, spool_in, go_on) as (archive, size):
+                tree = list_snapshot(archive, size, self._limits, go_on)
+                checked = check(spec, tree, partial(_head, archive, tree), self._machine)
+                if checked.findings:
+                    return Invalid(checked.findings)
+                self._make_sure_of_room(spool_in, tree)
+                with workdir.making(*where) as into:
+                    unpack(archive, tree, into, go_on)
+                return Valid(directory, checked.warnings)
+        except Unsafe as unsafe:
+            return Invalid(tuple(unsafe.findings))
+        except SnapshotGone:
+            return Invalid((_gone(spec.snapshot),))
+
+    def _make_sure_of_room(self, folder: str, tree: Tree) -> None:
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
+        if tree.bytes + _SPARE_BYTES > free:
+            raise NoRoom(f"the files need {tree.bytes} bytes; the cluster's disk has {free} free")
+
+
+def _head(archive: BinaryIO, tree: Tree, path: str) -> bytes:
+    """The first bytes of a file, read from the archive."""
+    member = tree.members[path]
+    wanted = member.target if member.kind is Kind.HARD_LINK else path
+    for entry, reader in read_entries(archive):
+        if entry.kind is Kind.FILE and clean_path(entry.path) == wanted:
+            return next(reader.content(), b"")[:_HEAD_BYTES]
+    return b""
+
+
+def _gone(digest: str) -> Finding:
+    message = f"the submitted directory ({digest[:19]}…) is not in the store any more: submit again to upload it"
+    return Finding(code="snapshot_missing", place="snapshot", message=message)

@@ -1,0 +1,221 @@
+"""Reads the directory of a job that may be hostile: every step on a descriptor, no link followed by the kernel.
+
+Links are resolved here, and only to what lies in the directory; the place they lead to is then opened without following
+any, so that swapping something meanwhile gains nothing. Pipes, sockets and devices are never opened.
+"""
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from services.stager.patterns import Patterns
+from shared.contracts.snapshot import MAX_PATH_BYTES, LeadsOut, follow, shown
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_ENTRIES: Final = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that a pattern names: a regular file, or a folder with nothing in it. `path` is how the job named it,
+    `real` where it lies once links are followed."""
+
+    path: str
+    real: str
+    is_folder: bool
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Something that a pattern names and that cannot come back."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: str
+    real: str
+    states: frozenset[tuple[int, int]]
+    whole: bool
+    """A pattern names the folder: everything in it is wanted."""
+    came_from: tuple[str, ...]
+    """The real folders of the links that led here."""
+
+
+class Walk:
+    """One pass over a working directory. After it, `unmatched` are the patterns that named nothing."""
+
+    def __init__(self, directory: str, patterns: Patterns) -> None:
+        self._root = os.open(directory, _FOLDER)
+        self._prefixes = (f"{directory}/", f"{os.path.realpath(directory)}/")
+        self._patterns = patterns
+        self._matched: set[int] = set(patterns.whole())
+        self._entries = 0
+        self.owner = os.fstat(self._root).st_uid
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._root)
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        return tuple(text for place, text in enumerate(self._patterns.texts) if place not in self._matched)
+
+    def __iter__(self) -> Iterator[Found | Refused]:
+        folders = [_Folder("", "", self._patterns.start(), bool(self._patterns.whole()), ())]
+        while folders:
+            folder = folders.pop()
+            try:
+                fd = self._open_folder(folder.real)
+            except OSError as error:
+                yield Refused(folder.path, f"it cannot be read: {error.strerror}")
+                continue
+            try:
+                yield from self._read(folder, fd, folders)
+            finally:
+                os.close(fd)
+
+    def open_file(self, found: Found) -> int:
+        """The file's content, for reading; raises OSError where something else has taken its place."""
+        folder, name = posixpath.split(found.real)
+        parent = self._open_folder(folder)
+        try:
+            seen = os.open(name, _LOOK, dir_fd=parent)
+        finally:
+            os.close(parent)
+        try:
+            if not stat.S_ISREG(os.fstat(seen).st_mode):
+                raise OSError("it is no regular file any more")
+            # Opened through the descriptor that was looked at: nothing else can come in between.
+            return os.open(f"/proc/self/fd/{seen}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        finally:
+            os.close(seen)
+
+    def _read(self, folder: _Folder, fd: int, folders: list[_Folder]) -> Iterator[Found | Refused]:
+        empty = True
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                empty = False
+                self._entries += 1
+                if self._entries > _MOST_ENTRIES:
+                    raise TooMany(f"the working directory holds more than {_MOST_ENTRIES} entries")
+                path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+                real = f"{folder.real}/{entry.name}" if folder.real else entry.name
+                try:
+                    status = os.lstat(entry.name, dir_fd=fd)
+                except FileNotFoundError:  # gone since the folder was read
+                    continue
+                yield from self._entry(folder, entry.name, path, real, status, folders)
+            mode = os.fstat(fd).st_mode & 0o777
+        if empty and folder.whole and folder.path:
+            yield Found(folder.path, folder.real, True, mode)
+
+    def _entry(
+        self, folder: _Folder, name: str, path: str, real: str, status: os.stat_result, folders: list[_Folder]
+    ) -> Iterator[Found | Refused]:
+        came_from = folder.came_from
+        why_not: str | None = None
+        if is_link := stat.S_ISLNK(status.st_mode):
+            real, status, why_not = self._resolve(real, status)
+            came_from = (*came_from, folder.real)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        step = self._patterns.enter(folder.states, name, is_folder=is_folder)
+        self._matched |= step.matched
+        wanted = folder.whole or bool(step.matched)
+        if not wanted and not (is_folder and step.inside):
+            return
+        why_not = why_not or self._why_not(path, status)
+        if why_not is None and is_link and is_folder and any(_is_in(place, real) for place in came_from):
+            why_not = "it is a link to a folder that it lies in"
+        if why_not is not None:
+            if wanted:
+                yield Refused(path, why_not)
+        elif is_folder:
+            folders.append(_Folder(path, real, step.inside, wanted, came_from))
+        else:
+            yield Found(path, real, False, status.st_mode & 0o777)
+
+    def _why_not(self, path: str, status: os.stat_result) -> str | None:
+        try:
+            if len(path.encode()) > MAX_PATH_BYTES:
+                return f"its path is longer than {MAX_PATH_BYTES} bytes"
+        except UnicodeEncodeError:
+            return "its name is not UTF-8, which not every store can hold: rename it in the job"
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return "it is a named pipe, a socket or a device"
+        if status.st_nlink > 1 and status.st_uid != self.owner:
+            return "it is a hard link to a file of somebody else"
+        return None
+
+    def _resolve(self, path: str, status: os.stat_result) -> tuple[str, os.stat_result, str | None]:
+        """Where a link leads, what is there, and why that is refused."""
+        try:
+            real = follow(path, self._link_at)
+            parent = self._open_folder(posixpath.dirname(real))
+            try:
+                return real, os.lstat(posixpath.basename(real) or ".", dir_fd=parent), None
+            finally:
+                os.close(parent)
+        except LeadsOut as out:
+            return path, status, f"it is a link and {_of_job(out)}"
+        except OSError:
+            return path, status, "it is a link to nothing"
+
+    def _link_at(self, path: str) -> str | None:
+        folder, name = posixpath.split(path)
+        try:
+            parent = self._open_folder(folder)
+        except OSError:
+            return None
+        try:
+            target = os.readlink(name, dir_fd=parent)
+        except OSError:
+            return None
+        finally:
+            os.close(parent)
+        for prefix in self._prefixes:  # an absolute link to something inside stays inside
+            if target.startswith(prefix):
+                return "../" * folder_depth(path) + target[len(prefix) :]
+        return target
+
+    def _open_folder(self, path: str) -> int:
+        """The folder at a path without links; raises OSError where there is a link in it, or no folder."""
+        fd = os.dup(self._root)
+        for part in path.split("/") if path else ():
+            try:
+                inner = os.open(part, _FOLDER, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = inner
+        return fd
+
+
+class TooMany(Exception):
+    """There is more than is ever read."""
+
+
+def folder_depth(path: str) -> int:
+    """How many folders lie between the root and what `path` names."""
+    return path.count("/")
+
+
+def refusal(refused: Refused) -> str:
+    """The sentence for a manifest."""
+    return f"{shown(refused.path)}: {refused.why}"
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return folder == "" or path == folder or path.startswith(f"{folder}/")
+
+
+def _of_job(out: LeadsOut) -> str:
+    return str(out).removeprefix("it ").replace("the submitted directory", "the working directory")

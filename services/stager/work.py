@@ -1,0 +1,167 @@
+"""The two kinds of work on an attempt: staging in and copying back, from a lease to what is told."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeVar
+
+from services.stager import workdir
+from services.stager.blobs import StoreError
+from services.stager.copying import Copying
+from services.stager.domain import Stage
+from services.stager.facts import Heading, Result
+from services.stager.staging import Invalid, Staging, Valid
+from services.stager.store import Claim, Store
+from services.stager.workers import Abandoned, Lease, pause_seconds
+from shared.contracts.spec import JobSpec
+from shared.lifecycle.facts import AnyFact
+from shared.runtime.errors import DatabaseUnavailable, RpcError, RpcUnavailable
+from shared.runtime.logs import Log
+from shared.runtime.specs import Specs
+
+T = TypeVar("T")
+_NOT_STAGED: Final = Result("none")
+_DATABASE_PAUSE_SECONDS: Final = 0.5
+_DIED: Final = "the stager ended each time while it worked on this: ask the operator to look at its log"
+
+
+class Work:
+    """What workers do. Every result is published through the store's fence, or not at all."""
+
+    def __init__(
+        self, store: Store, specs: Specs, staging: Staging, copying: Copying, root: str, tries: int, log: Log
+    ) -> None:
+        self._store = store
+        self._specs = specs
+        self._staging = staging
+        self._copying = copying
+        self._root = root
+        self._tries = tries
+        self._log = log
+
+    async def stage_in(self, lease: Lease) -> None:
+        """Validate and stage in, or say what is wrong, or try again later, or give up for good."""
+        claim = lease.claim
+        spec = await self._spec(claim)
+        if spec is None:
+            return
+        if self._keeps_dying(claim):
+            await self._later_or_failed(claim, _DIED)
+            return
+        try:
+            claim, outcome = await self._staged(lease, spec)
+        except (StoreError, OSError) as error:
+            await self._later_or_failed(claim, f"{error}")
+            return
+        match outcome:
+            case Invalid(findings):
+                await self._publish(claim, Stage.SEALED, lambda told: (told.invalid(findings), _unstaged(told)))
+            case Valid(directory, warnings):
+                await self._publish_staged(claim, directory, warnings, nothing_to_copy=not spec.outputs)
+
+    async def copy_back(self, lease: Lease) -> None:
+        """Copy the outputs back and vote, or try again later; in the end the vote says what failed."""
+        claim = lease.claim
+        spec = await self._spec(claim)
+        if spec is None:
+            return
+        if self._keeps_dying(claim):
+            told = partial(_voted, result=Result("failed", message=_DIED))
+            await self._publish(claim, Stage.SEALED, told)
+            return
+        last = claim.tries >= self._tries
+        copying = partial(self._copying.run, claim, spec.outputs, lease.go_on, last_try=last)
+        try:
+            result = await asyncio.to_thread(copying)
+        except StoreError as error:
+            self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
+            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            return
+        told = partial(_voted, result=result)
+        if await self._publish(claim, Stage.SEALED, told, manifest=result.manifest):
+            if claim.tries > 1:
+                await self._clear(claim, below=True)
+        else:
+            await self._clear(claim, below=False)
+
+    async def _staged(self, lease: Lease, spec: JobSpec) -> tuple[Claim, Valid | Invalid]:
+        """Stage into the directory of the lease's epoch, or of a higher one where that name is taken."""
+        while True:
+            try:
+                return lease.claim, await asyncio.to_thread(self._staging.run, lease.claim, spec, lease.go_on)
+            except workdir.Taken:
+                epoch = await self._store.next_epoch(lease.claim)
+                if epoch is None:
+                    raise Abandoned from None
+                lease.claim = replace(lease.claim, lease_epoch=epoch)
+
+    async def _publish_staged(
+        self, claim: Claim, directory: str, warnings: Sequence[str], *, nothing_to_copy: bool
+    ) -> None:
+        stage = Stage.SEALED if nothing_to_copy else Stage.STAGED
+
+        def tell(told: Heading) -> tuple[AnyFact, ...]:
+            return told.valid(warnings), told.staged(directory, nothing_to_copy=nothing_to_copy)
+
+        if not await self._publish(claim, stage, tell, directory=directory):
+            below = claim.lease_epoch + 1
+            await asyncio.to_thread(workdir.sweep, self._root, claim.tenant, claim.job, claim.attempt, below)
+
+    async def _later_or_failed(self, claim: Claim, message: str) -> None:
+        if claim.tries < self._tries:
+            self._log.warning("staging in is tried again", job=claim.job, tries=claim.tries, error=message)
+            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            return
+        said = f"{message} (tried {claim.tries} times)"
+        await self._publish(claim, Stage.SEALED, lambda told: (told.failed(said), _unstaged(told)))
+
+    def _keeps_dying(self, claim: Claim) -> bool:
+        """Whether earlier tries ended without a word so often that it must be this work's doing."""
+        return claim.tries > 2 * self._tries
+
+    async def _spec(self, claim: Claim) -> JobSpec | None:
+        """The job's spec; where `api` does not answer the row is handed back, and None returned."""
+        try:
+            specs = await self._specs.get([(claim.tenant, claim.spec_digest)])
+        except (RpcUnavailable, RpcError) as error:
+            self._log.warning("no spec yet", job=claim.job, error=str(error))
+            await self._store.hand_back([claim], after_seconds=1, uncounted=True)
+            return None
+        spec = specs.get((claim.tenant, claim.spec_digest))
+        if spec is None:
+            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            self._log.error("api does not know the spec of a job", job=claim.job, digest=claim.spec_digest)
+        return spec
+
+    async def _publish(
+        self,
+        claim: Claim,
+        stage: Stage,
+        tell: Callable[[Heading], Sequence[AnyFact]],
+        *,
+        directory: str | None = None,
+        manifest: str | None = None,
+    ) -> bool:
+        """Through the fence; while the database is away the finished work waits."""
+        while True:
+            try:
+                return await self._store.publish(claim, stage, tell, directory=directory, manifest=manifest)
+            except DatabaseUnavailable as error:
+                self._log.warning("finished work waits for the database", job=claim.job, error=str(error))
+                await asyncio.sleep(_DATABASE_PAUSE_SECONDS)
+
+    async def _clear(self, claim: Claim, *, below: bool) -> None:
+        """Remove outputs that nobody will ever see. They cost room only: trouble with it is left at that."""
+        try:
+            await asyncio.to_thread(partial(self._copying.forget, claim, below=below))
+        except StoreError as error:
+            self._log.warning("leftovers stay in the store", job=claim.job, error=str(error))
+
+
+def _unstaged(told: Heading) -> AnyFact:
+    return told.sealed(staged=False, result=_NOT_STAGED)
+
+
+def _voted(told: Heading, result: Result) -> tuple[AnyFact, ...]:
+    return (told.sealed(staged=True, result=result),)
