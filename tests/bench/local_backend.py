@@ -84,8 +84,8 @@ async def main() -> None:
             for round_number in range(3):
                 answered, ended, looks = await _round(client, observer, round_number)
                 print(
-                    f"local backend: {JOBS} launches answered in {answered:.2f} s, all ended and recorded in {ended:.2f} s "
-                    f"({JOBS / ended:.0f} jobs/s), {looks} looks"
+                    f"local backend: {JOBS} launches answered in {answered:.2f} s, all ended and recorded in "
+                    f"{ended:.2f} s ({JOBS / ended:.0f} jobs/s), {looks} looks"
                 )
             print(f"one job from launch to seen end: {1000 * await _latency(client, observer):.0f} ms")
             print(f"host: {_resident_megabytes(host.pid):.1f} MB resident")

@@ -152,7 +152,7 @@ def _claims(attempt_directory: str) -> tuple[Claim, ...]:
         return ()
     found = []
     for name in names:
-        if name == "claim" or name.startswith("claim."):
+        if name == layout.CLAIM or name.startswith(f"{layout.CLAIM}."):
             record = read_record(f"{attempt_directory}/{name}")
             holder = record.get("submission") if record is not None else None
             found.append(Claim(name, holder if isinstance(holder, str) else None))

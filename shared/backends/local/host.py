@@ -19,12 +19,12 @@ import struct
 import sys
 
 from shared.backends.local import layout, linux, locks, processes, view
+from shared.backends.local.complaints import complain
 from shared.backends.local.devices import Devices, find_devices
 from shared.backends.local.files import write_record
 from shared.backends.local.launching import BUSY, Answer, Launching
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.options import Options, parse, refusal
-from shared.backends.local.supervisor import complain
 from shared.backends.local.tending import Tending
 
 ANOTHER_HOST = 75

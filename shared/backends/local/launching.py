@@ -8,11 +8,12 @@ import os
 from collections.abc import Mapping
 
 from shared.backends.local import layout, locks, processes, uids
+from shared.backends.local.complaints import complain
 from shared.backends.local.devices import Devices
 from shared.backends.local.files import read_record, temporary_beside, write_whole
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.orders import Order, OrderError
-from shared.backends.local.supervisor import Supervisor, become_supervisor, complain
+from shared.backends.local.supervisor import Supervisor, become_supervisor
 
 Answer = dict[str, object]
 
@@ -76,7 +77,7 @@ class Launching:
         for kind in (layout.EXIT, layout.STARTED, layout.CLAIM):
             if os.path.lexists(layout.record_path(self.root, order.submission, kind)):
                 return True
-        claim = read_record(f"{order.attempt_directory(self.root)}/claim")
+        claim = read_record(f"{order.attempt_directory(self.root)}/{layout.CLAIM}")
         if claim is not None and claim.get("submission") == order.submission:
             return True
         released = f"{self.root}/{layout.RELEASED}"
@@ -88,7 +89,7 @@ class Launching:
 
     def _why_not(self, order: Order) -> Answer | None:
         here = order.attempt_directory(self.root)
-        if os.path.lexists(f"{here}/claim"):
+        if os.path.lexists(f"{here}/{layout.CLAIM}"):
             sentence = f"attempt {order.attempt} of {order.job} is claimed by another submission: it runs once only"
             return _answer(order.submission, REFUSED, "attempt_claimed", sentence)
         if os.path.lexists(f"{here}/{layout.REVOKED}"):

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 
-from shared.backends.local import command, environment, layout, linux, oom, ownership, processes, sweeping
-from shared.backends.local.files import create_record, read_record, write_record
-from shared.backends.local.moments import monotonic_ms, now_ms, utc
+from shared.backends.local import command, environment, linux, oom, ownership, processes, sweeping
+from shared.backends.local.moments import monotonic_ms, now_ms
 from shared.backends.local.orders import Order
+from shared.backends.local.recording import Recorder
 
 REVOKED_CODE = 75
 REVOKED = "revoked"
@@ -38,15 +36,13 @@ class Supervisor:
     """The life of one attempt, from claim to record of the end."""
 
     def __init__(self, root: str, order: Order, uid: int, gid: int, devices: list[int]) -> None:
-        self.root, self.order, self.uid, self.gid, self.devices = root, order, uid, gid, devices
-        self.attempt_directory = order.attempt_directory(root)
-        self.me = processes.identity(os.getpid())
+        self.order, self.uid, self.gid, self.devices = order, uid, gid, devices
+        self.records = Recorder(root, order, devices, self_reported=os.geteuid() == uid)
         self.pid = 0
         self.started_ms = self.started_monotonic_ms = self.ended_monotonic_ms = 0
         self.wait_status: int | None = None
         self.max_rss_bytes: int | None = None
         self.stop_seen_ms: int | None = None
-        self.stop_mark: tuple[int, int] | None = None
         self.kill_at_ms: int | None = None
         self.over_limit = False
         self.start_recorded = False
@@ -54,34 +50,30 @@ class Supervisor:
     def live(self) -> None:
         """Returns when the end is recorded, or at once when another process runs this very submission."""
         try:
-            claimed = self._claim()
+            claimed = self.records.claim()
         except OSError as error:
-            self._record_end(reason=SUPERVISOR_FAILED, code=126, sentence=f"the claim could not be written: {error}")
+            self._record_no_start(SUPERVISOR_FAILED, 126, f"the claim could not be written: {error}")
             return
         if not claimed:
-            holder = self._claim_holder()
+            holder = self.records.claim_holder()
             if holder != self.order.submission:
-                sentence = (
-                    f"this attempt is claimed by {holder or 'a submission that cannot be read'}: it runs once only"
-                )
-                self._record_end(reason=ATTEMPT_CLAIMED, code=REVOKED_CODE, sentence=sentence)
+                sentence = f"this attempt is claimed by {holder or 'what cannot be read'}: it runs once only"
+                self._record_no_start(ATTEMPT_CLAIMED, REVOKED_CODE, sentence)
             return
-        if os.path.lexists(f"{self.attempt_directory}/{layout.REVOKED}"):
-            self._record_end(reason=REVOKED, code=REVOKED_CODE, sentence="the attempt was revoked before it started")
+        if self.records.is_revoked():
+            self._record_no_start(REVOKED, REVOKED_CODE, "the attempt was revoked before it started")
             return
-        if self._read_stop() is not None:
+        if self.records.stop_request() is not None:
             self.stop_seen_ms = now_ms()
-            sentence = "it was stopped before it started"
-            self._record_end(reason=STOPPED_BEFORE_START, code=REVOKED_CODE, sentence=sentence)
+            self._record_no_start(STOPPED_BEFORE_START, REVOKED_CODE, "it was stopped before it started")
             return
         try:
             self._start()
         except command.StartFailure as failure:
-            self._record_end(reason=failure.reason, code=failure.code, sentence=failure.sentence)
+            self._record_no_start(failure.reason, failure.code, failure.sentence)
             return
         except OSError as error:
-            self._end_descendants()
-            self._record_end(reason=SUPERVISOR_FAILED, code=126, sentence=f"the command could not be prepared: {error}")
+            self._record_no_start(SUPERVISOR_FAILED, 126, f"the command could not be prepared: {error}")
             return
         self._watch()
         self._end_descendants()
@@ -93,31 +85,12 @@ class Supervisor:
         if self.pid and self.wait_status is None:
             self.ended_monotonic_ms = monotonic_ms()
         sentence = f"the supervisor failed, please report this: {problem!r}"
-        self._record_end(reason=SUPERVISOR_FAILED, code=None, sentence=sentence, ran=self.pid != 0)
+        self._record_end(reason=SUPERVISOR_FAILED, code=None, killed_by=None, sentence=sentence, ran=self.pid != 0)
 
     # Before the command
 
-    def _claim(self) -> bool:
-        record: dict[str, object] = {
-            "submission": self.order.submission,
-            "supervisor": self.me,
-            "claimed_at": utc(now_ms()),
-        }
-        if not create_record(f"{self.attempt_directory}/claim", record, durable=True):
-            return False
-        try:
-            os.link(f"{self.attempt_directory}/claim", self._record(layout.CLAIM))
-        except OSError:  # another file system, or what a power cut has left there
-            self._persist(lambda: write_record(self._record(layout.CLAIM), record))
-        return True
-
-    def _claim_holder(self) -> str | None:
-        record = read_record(f"{self.attempt_directory}/claim")
-        holder = record.get("submission") if record is not None else None
-        return holder if isinstance(holder, str) else None
-
     def _start(self) -> None:
-        order, here = self.order, self.attempt_directory
+        order, here = self.order, self.records.attempt_directory
         directory = f"{here}/{order.directory}"
         as_root = os.geteuid() == 0
         ownership.make_private_directory(f"{here}/home", self.uid, self.gid)
@@ -140,29 +113,14 @@ class Supervisor:
         self.pid = command.start(order.command, variables, directory, user, output)
         for fd in output:
             os.close(fd)
-        self._record_start()
+        self.start_recorded = self.records.start(self.pid, self.started_ms)
 
     def _open_log(self, name: str) -> int:
-        path = f"{self.attempt_directory}/logs/{name}"
+        path = f"{self.records.attempt_directory}/logs/{name}"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if os.geteuid() == 0:
             os.fchown(fd, self.uid, self.gid)
         return fd
-
-    def _record_start(self) -> None:
-        record: dict[str, object] = {
-            "submission": self.order.submission,
-            "supervisor": self.me,
-            "command": processes.identity(self.pid),
-            "started_at": utc(self.started_ms),
-            "devices": self.devices,
-        }
-        try:
-            write_record(self._record(layout.STARTED), record)
-        except OSError as error:  # a full disk does not end a job: tried again at every look
-            complain(f"{self.order.submission}: its start is not recorded yet: {error}")
-        else:
-            self.start_recorded = True
 
     # While it runs
 
@@ -172,8 +130,7 @@ class Supervisor:
             signal.sigtimedwait(_WAKERS, self._patience())
             self._reap()
             if self.wait_status is None:
-                if not self.start_recorded:
-                    self._record_start()
+                self.start_recorded = self.start_recorded or self.records.start(self.pid, self.started_ms)
                 self._heed_stop()
                 self._heed_clock()
 
@@ -191,20 +148,13 @@ class Supervisor:
         return None if seconds is None else self.started_monotonic_ms + seconds * 1000
 
     def _heed_stop(self) -> None:
-        request = self._read_stop()
+        request = self.records.stop_request()
         if request is None:
             return
         signal_number, grace_ms = _asked(request)
         if self.stop_seen_ms is None:
             self.stop_seen_ms = now_ms()
-            record: dict[str, object] = {
-                "submission": self.order.submission,
-                "stop_seen_at": utc(self.stop_seen_ms),
-            }
-            try:
-                write_record(self._record(layout.STOP_SEEN), record, durable=True)
-            except OSError as error:  # the record of the end will say it: a full disk does not keep a job running
-                complain(f"{self.order.submission}: the stop is heeded and not recorded yet: {error}")
+            self.records.stop_seen(self.stop_seen_ms)
             self._reap()
             if self.wait_status is not None:
                 self.stop_seen_ms = None  # it had ended by itself before any signal was sent
@@ -228,21 +178,6 @@ class Supervisor:
             processes.signal_all(processes.descendants(os.getpid()), self.pid, signal_number)
         else:
             processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
-
-    def _read_stop(self) -> dict[str, object] | None:
-        """A stop request that was not heeded yet."""
-        path = self._record(layout.STOP)
-        try:
-            status = os.lstat(path)
-        except FileNotFoundError:
-            return None
-        mark = (status.st_ino, status.st_mtime_ns)
-        if mark == self.stop_mark:
-            return None
-        record = read_record(path)
-        if record is not None:
-            self.stop_mark = mark
-        return record
 
     def _reap(self) -> None:
         while True:
@@ -274,9 +209,7 @@ class Supervisor:
 
     def _record_exit(self) -> None:
         assert self.wait_status is not None
-        code: int | None = None
-        killed_by: int | None = None
-        reason = sentence = None
+        code = killed_by = reason = sentence = None
         if os.WIFSIGNALED(self.wait_status):
             killed_by = os.WTERMSIG(self.wait_status)
         else:
@@ -289,51 +222,24 @@ class Supervisor:
             sentence = "the kernel killed it because the machine or its group ran out of memory"
         self._record_end(reason=reason, code=code, killed_by=killed_by, sentence=sentence, ran=True)
 
+    def _record_no_start(self, reason: str, code: int, sentence: str) -> None:
+        self._end_descendants()
+        self._record_end(reason=reason, code=code, killed_by=None, sentence=sentence, ran=False)
+
     def _record_end(
-        self,
-        *,
-        reason: str | None,
-        code: int | None,
-        sentence: str | None,
-        killed_by: int | None = None,
-        ran: bool = False,
+        self, *, reason: str | None, code: int | None, killed_by: int | None, sentence: str | None, ran: bool
     ) -> None:
-        duration = max(0, self.ended_monotonic_ms - self.started_monotonic_ms) if ran else 0
-        ended_ms = self.started_ms + duration if ran else now_ms()
-        record: dict[str, object] = {
-            "submission": self.order.submission,
-            "job": self.order.job,
-            "attempt": self.order.attempt,
-            "tenant": self.order.tenant,
-            "ran": ran,
-            "code": code,
-            "signal": killed_by,
-            "reason": reason,
-            "sentence": sentence,
-            "started_at": utc(self.started_ms) if ran else None,
-            # The start plus the measured duration: a clock that is set meanwhile lengthens nothing.
-            "ended_at": utc(ended_ms),
-            "duration_ms": duration,
-            "recorded_at": utc(now_ms()),
-            "stop_seen_at": utc(self.stop_seen_ms) if self.stop_seen_ms is not None else None,
-            "devices": self.devices,
-            "max_rss_bytes": self.max_rss_bytes,
-            "self_reported": os.geteuid() == self.uid,
-            "boot_id": self.me["boot_id"],
-        }
-        self._persist(lambda: write_record(self._record(layout.EXIT), record, durable=True))
-
-    def _persist(self, write: Callable[[], None]) -> None:
-        """Do not go on without the record: a full disk is waited out, as nobody else saw what it says."""
-        while True:
-            try:
-                return write()
-            except OSError as error:
-                complain(f"{self.order.submission}: a record cannot be written, trying again: {error}")
-                time.sleep(1.0)
-
-    def _record(self, kind: str) -> str:
-        return layout.record_path(self.root, self.order.submission, kind)
+        self.records.end(
+            ran=ran,
+            code=code,
+            killed_by=killed_by,
+            reason=reason,
+            sentence=sentence,
+            started_ms=self.started_ms,
+            duration_ms=max(0, self.ended_monotonic_ms - self.started_monotonic_ms),
+            stop_seen_ms=self.stop_seen_ms,
+            max_rss_bytes=self.max_rss_bytes,
+        )
 
 
 def become_supervisor(kept_fd: int) -> None:
@@ -348,14 +254,6 @@ def become_supervisor(kept_fd: int) -> None:
     os.closerange(kept_fd + 1, os.sysconf("SC_OPEN_MAX"))
     linux.become_subreaper()
     linux.name_process(sweeping.SUPERVISOR_NAME)
-
-
-def complain(sentence: str) -> None:
-    """One line in the host's log."""
-    try:
-        os.write(2, f"{utc(now_ms())} {sentence}\n".encode(errors="backslashreplace"))
-    except OSError:
-        return
 
 
 def _asked(request: dict[str, object]) -> tuple[int, int]:

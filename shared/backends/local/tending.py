@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from shared.backends.local import layout, locks, processes, sweeping
+from shared.backends.local.complaints import complain
 from shared.backends.local.files import read_record
 from shared.backends.local.launching import Launching
-from shared.backends.local.supervisor import complain
 
 
 class Tending:

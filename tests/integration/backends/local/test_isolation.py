@@ -6,13 +6,14 @@ import signal
 import socket
 import stat
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from shared.backends.local import layout
 from shared.backends.local.observer import LocalState
-from tests.integration.backends.local.harness import AS_ROOT, REPOSITORY, Backend, eventually
+from tests.integration.backends.local.harness import AS_ROOT, REPOSITORY, Backend, pids_in
 
 pytestmark = pytest.mark.skipif(not AS_ROOT, reason="needs root to give tenants users of their own")
 
@@ -187,27 +188,36 @@ async def test_without_mounts_of_its_own_a_job_below_a_closed_home_says_what_to_
         log.close()
 
 
-async def test_a_job_that_the_kernel_kills_for_memory_is_out_of_memory(backend: Backend) -> None:
+@pytest.fixture
+def small_memory() -> Iterator[Callable[[int], None]]:
+    """Puts a process into a group with 64 MB of memory."""
     group = Path(f"/sys/fs/cgroup/memory/tidegate-test-{os.getpid()}")
     try:
         group.mkdir()
         (group / "memory.limit_in_bytes").write_text(str(64 << 20))
     except OSError as error:
         pytest.skip(f"no memory group can be made here: {error}")
-    try:
-        script = "import os, time\nopen('ready', 'w').write(str(os.getpid()))\n"
-        script += "while not os.path.exists('go'): time.sleep(0.01)\nbytearray(512 << 20)\n"
-        request = await backend.request("hungry", "python", "h.py", files={"h.py": script})
-        await backend.started(request)
-        pid = backend.directory(request) / "ready"
-        await eventually(lambda: pid.read_text(), "its pid is written")
-        (group / "cgroup.procs").write_text(pid.read_text())
-        (backend.directory(request) / "go").touch()
-        end = (await backend.until(request.submission, LocalState.EXITED)).exit
-        assert end is not None
-        assert (end.signal, end.reason) == (signal.SIGKILL, "out_of_memory")
-    finally:
-        group.rmdir()
+
+    def enter(pid: int) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+
+    yield enter
+    group.rmdir()
+
+
+async def test_a_job_that_the_kernel_kills_for_memory_is_out_of_memory(
+    backend: Backend, small_memory: Callable[[int], None]
+) -> None:
+    script = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nopen('ready', 'w')\n"
+    script += "while not os.path.exists('go'): time.sleep(0.01)\nbytearray(512 << 20)\n"
+    request = await backend.request("hungry", "python", "h.py", files={"h.py": script})
+    await backend.started(request)
+    (pid,) = pids_in(backend.directory(request) / "pid")
+    small_memory(pid)
+    (backend.directory(request) / "go").touch()
+    end = (await backend.until(request.submission, LocalState.EXITED)).exit
+    assert end is not None
+    assert (end.signal, end.reason) == (signal.SIGKILL, "out_of_memory")
 
 
 async def test_a_broken_table_of_uids_hands_out_none(backend: Backend) -> None:
