@@ -5,25 +5,40 @@ is in the job's record: before that the watcher may still have to read them.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, assert_never
 
 from opentelemetry.metrics import Meter
 
 from services.launcher.domain import Launch, State
-from services.launcher.endings import AskToStop, Holder, KillNow, Sealable, Wait, asked, next_step, sealed, waiting
+from services.launcher.endings import (
+    AskToStop,
+    Holder,
+    KillNow,
+    Sealable,
+    Step,
+    Wait,
+    asked,
+    next_step,
+    sealed,
+    waiting,
+)
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk, KillKind, ReleaseAnswer
+from shared.backends.local.sightings import Seen
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 
 BATCH: Final = 200
-_AT_ONCE: Final = 16
 _CLAIM: Final = timedelta(seconds=15)
 _KILL_SECONDS: Final = 5.0
 _RELEASE_AGAIN: Final = timedelta(seconds=5)
+
+Look = tuple[Holder, ...] | CouldNotAsk
+"""Who holds a claim on a revoked attempt, or that this could not be known."""
 
 
 class Ending:
@@ -34,7 +49,6 @@ class Ending:
         self._backend = backend
         self._clock = clock
         self._log = log
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._sealed = meter.create_counter("tidegate_attempts_sealed", description="Attempts that the launcher let go")
 
     async def once(self) -> float | None:
@@ -43,8 +57,10 @@ class Ending:
         rows = await self._store.claim_endings(BATCH, now + _CLAIM, now)
         if not rows:
             return None
-        done = await asyncio.gather(*(self._look(row) for row in rows))
-        written = await self._store.record_endings(done)
+        looks = await self._look(rows)
+        steps = [self._step(row, look) for row, look in zip(rows, looks, strict=True)]
+        done = await asyncio.gather(*(self._take(row, step) for row, step in zip(rows, steps, strict=True)))
+        written = await self._store.record_endings(await self._let_go(done, looks))
         self._sealed.add(sum(row.state is State.SEALED for row in written))
         if len(rows) == BATCH:
             return 0.0
@@ -55,52 +71,92 @@ class Ending:
         """Let the records of a batch of sealed attempts go; whether there may be more."""
         now = self._clock.now()
         rows = await self._store.claim_releases(BATCH, now + _RELEASE_AGAIN, now)
-        gone = await asyncio.gather(*(self._released(row.submission) for row in rows))
-        await self._store.mark_released([row.key for row, done in zip(rows, gone, strict=True) if done])
+        gone = await self._released([row.submission for row in rows])
+        await self._store.mark_released([row.key for row in rows if row.submission in gone])
         return len(rows) == BATCH
 
-    async def _look(self, row: Launch) -> Launch:
-        async with self._at_once:
-            try:
-                return await self._advance(row)
-            except CouldNotAsk as error:
-                self._log.warning("an attempt cannot be ended yet", submission=row.submission, why=str(error))
-                return waiting(row, self._clock.now(), str(error))
+    async def _look(self, rows: Sequence[Launch]) -> list[Look]:
+        """Revoke every attempt, and only then see who holds a claim on it."""
+        directories = [self._backend.attempt_directory(row.tenant, row.job, row.attempt) for row in rows]
+        claims = await self._backend.revoke_all(directories)
+        names = [
+            ()
+            if isinstance(found, CouldNotAsk)
+            else tuple(dict.fromkeys(c.submission or row.submission for c in found))
+            for row, found in zip(rows, claims, strict=True)
+        ]
+        everyone = sorted({name for some in names for name in some})
+        seen = dict(zip(everyone, await self._backend.adopt_all(everyone), strict=True))
+        return [
+            found if isinstance(found, CouldNotAsk) else _holders(some, seen)
+            for found, some in zip(claims, names, strict=True)
+        ]
 
-    async def _advance(self, row: Launch) -> Launch:
-        directory = self._backend.attempt_directory(row.tenant, row.job, row.attempt)
-        await self._backend.revoke(directory)
-        claims = await self._backend.claims(directory)
-        names = dict.fromkeys(claim.submission or row.submission for claim in claims)
-        holders = [Holder(name, await self._backend.adopt(name)) for name in names]
+    def _step(self, row: Launch, look: Look) -> Step | CouldNotAsk:
+        if isinstance(look, CouldNotAsk):
+            self._log.warning("an attempt cannot be ended yet", submission=row.submission, why=str(look))
+            return look
+        return next_step(row, look, self._clock.now())
+
+    async def _take(self, row: Launch, step: Step | CouldNotAsk) -> Launch:
+        """Do what the step says, and give the row that follows from it."""
         now = self._clock.now()
-        match next_step(row, holders, now):
-            case Sealable(ran, gone):
-                if not await self._swept(gone):
-                    return waiting(row, now, "processes of it are left that would not end")
-                told = row.witnessed or not ran
-                let_go = told and all([await self._released(name) for name in names or (row.submission,)])
-                return sealed(row, ran=ran, released=let_go, now=self._clock.now())
-            case AskToStop(submissions, grace_seconds):
-                for name in submissions:
-                    await self._backend.stop(name, grace_seconds)
-                return asked(row, grace_seconds, now)
-            case KillNow(submissions):
-                await self._swept(submissions)
-                return waiting(row, self._clock.now(), "it did not end when it was asked to")
-            case Wait():
-                return waiting(row, now)
-            case never:
-                assert_never(never)
+        try:
+            match step:
+                case CouldNotAsk():
+                    return waiting(row, now, str(step))
+                case Sealable(ran, gone):
+                    if not await self._swept(gone):
+                        return waiting(row, now, "processes of it are left that would not end")
+                    return sealed(row, ran=ran, now=self._clock.now())
+                case AskToStop(submissions, grace_seconds):
+                    for name in submissions:
+                        await self._backend.stop(name, grace_seconds)
+                    return asked(row, grace_seconds, now)
+                case KillNow(submissions):
+                    await self._swept(submissions)
+                    return waiting(row, self._clock.now(), "it did not end when it was asked to")
+                case Wait():
+                    return waiting(row, now)
+                case never:
+                    assert_never(never)
+        except CouldNotAsk as error:
+            return waiting(row, self._clock.now(), str(error))
+
+    async def _let_go(self, rows: Sequence[Launch], looks: Sequence[Look]) -> list[Launch]:
+        """Release the records of attempts that are sealed now, where nobody has to read them any more."""
+        told = {
+            row.key: [holder.submission for holder in look] or [row.submission]
+            for row, look in zip(rows, looks, strict=True)
+            if row.state is State.SEALED and (row.witnessed or not row.ran) and not isinstance(look, CouldNotAsk)
+        }
+        gone = await self._released([name for names in told.values() for name in names])
+        return [replace(row, released=row.key in told and gone.issuperset(told[row.key])) for row in rows]
 
     async def _swept(self, submissions: Sequence[str]) -> bool:
         """Whether nothing of them is left; what is left is killed."""
         ends = [await self._backend.kill(name, _KILL_SECONDS) for name in submissions]
         return all(end.kind is not KillKind.UNCLEAR for end in ends)
 
-    async def _released(self, submission: str) -> bool:
-        try:
-            return await self._backend.release(submission) is not ReleaseAnswer.LIVE
-        except CouldNotAsk as error:
-            self._log.warning("records cannot be released yet", submission=submission, why=str(error))
-            return False
+    async def _released(self, submissions: Sequence[str]) -> set[str]:
+        """Those of which the backend shows nothing any more."""
+        answers = await self._backend.release_all(submissions) if submissions else []
+        for answer in answers:
+            if isinstance(answer, CouldNotAsk):
+                self._log.warning("records cannot be released yet", why=str(answer))
+        return {
+            name
+            for name, answer in zip(submissions, answers, strict=True)
+            if not isinstance(answer, CouldNotAsk) and answer is not ReleaseAnswer.LIVE
+        }
+
+
+def _holders(names: Sequence[str], seen: Mapping[str, Seen | CouldNotAsk | None]) -> Look:
+    """Who holds a claim; no information where one of them could not be looked at."""
+    found = []
+    for name in names:
+        one = seen[name]
+        if isinstance(one, CouldNotAsk):
+            return one
+        found.append(Holder(name, one))
+    return tuple(found)

@@ -7,7 +7,7 @@ from typing import Final
 
 from services.launcher.domain import Launch, State
 from services.launcher.outcomes import pause_seconds
-from shared.backends.local.observer import LocalState, Seen
+from shared.backends.local.sightings import LocalState, Seen
 
 _NEVER_RAN: Final = frozenset({"revoked", "stopped_before_start", "attempt_claimed"})
 """Ends of a runner that did not start the command and exits 75: no end of the command, so nobody reports one."""
@@ -79,11 +79,9 @@ def waiting(row: Launch, now: datetime, why: str | None = None) -> Launch:
     return replace(row, next_at=now + pause, tries=row.tries + 1, waits_for=why, owner=None)
 
 
-def sealed(row: Launch, *, ran: bool, released: bool, now: datetime) -> Launch:
+def sealed(row: Launch, *, ran: bool, now: datetime) -> Launch:
     """The row with the launcher's vote."""
-    return replace(
-        row, state=State.SEALED, ran=ran, released=released, sealed_at=now, next_at=now, owner=None, waits_for=None
-    )
+    return replace(row, state=State.SEALED, ran=ran, sealed_at=now, next_at=now, owner=None, waits_for=None)
 
 
 def _is_alive(holder: Holder) -> bool:

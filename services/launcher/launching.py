@@ -19,7 +19,7 @@ from services.launcher.specs import Specs
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk, LaunchRequest
-from shared.backends.local.observer import LocalState, Seen
+from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.reasons import EndReason
 from shared.runtime.clock import Clock
 from shared.runtime.errors import RpcError, RpcUnavailable

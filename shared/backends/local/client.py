@@ -34,6 +34,7 @@ _LAUNCH_SECONDS = 10.0
 _LAUNCH_SECONDS_EACH = 0.05
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class LocalClient:
@@ -98,6 +99,23 @@ class LocalClient:
         """Who may have started the command of this attempt. Empty only when that is certain."""
         return await self._in_thread(lambda: _claims(os.fspath(attempt_directory)))
 
+    async def revoke_all(self, directories: Sequence[str | Path]) -> list[tuple[Claim, ...] | CouldNotAsk]:
+        """Revoke each, then read its claims: for many attempts this costs one change of threads, not two for each."""
+
+        def revoke_and_read(directory: str | Path) -> tuple[Claim, ...]:
+            _revoke(os.fspath(directory))
+            return _claims(os.fspath(directory))
+
+        return await self._for_each(revoke_and_read, directories)
+
+    async def adopt_all(self, submissions: Sequence[str]) -> list[Seen | CouldNotAsk | None]:
+        """`adopt` for many."""
+        return await self._for_each(lambda submission: _adopt(self.root, submission), submissions)
+
+    async def release_all(self, submissions: Sequence[str]) -> list[ReleaseAnswer | CouldNotAsk]:
+        """`release` for many."""
+        return await self._for_each(lambda submission: ending.release(self.root, submission), submissions)
+
     async def find(self, job: str, attempt: int) -> tuple[Seen, ...]:
         """Every recorded submission of the attempt, released ones included: adopt before you launch."""
         return await self._in_thread(lambda: _find(self.root, job, attempt))
@@ -126,6 +144,21 @@ class LocalClient:
         return await self._in_thread(make)
 
     @staticmethod
+    async def _for_each(work: Callable[[V], T], items: Sequence[V]) -> list[T | CouldNotAsk]:
+        """One answer an item, in order; what could not be asked of one is no matter of the others."""
+
+        def all_of_them() -> list[T | CouldNotAsk]:
+            answers: list[T | CouldNotAsk] = []
+            for item in items:
+                try:
+                    answers.append(work(item))
+                except OSError as error:
+                    answers.append(CouldNotAsk(f"the local records could not be read or written: {error}"))
+            return answers
+
+        return await asyncio.to_thread(all_of_them)
+
+    @staticmethod
     async def _in_thread(work: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(work)
@@ -134,7 +167,7 @@ class LocalClient:
 
 
 def _revoke(attempt_directory: str) -> None:
-    os.makedirs(attempt_directory, mode=0o700, exist_ok=True)
+    _make_closed(attempt_directory)
     fd = os.open(
         f"{attempt_directory}/{layout.REVOKED}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
     )
@@ -143,6 +176,17 @@ def _revoke(attempt_directory: str) -> None:
     finally:
         os.close(fd)
     sync_directory(attempt_directory)
+
+
+def _make_closed(directory: str) -> None:
+    """Every directory that is missing is made for us alone: os.makedirs would leave the upper ones open."""
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make_closed(os.path.dirname(directory))
+        _make_closed(directory)
 
 
 def _claims(attempt_directory: str) -> tuple[Claim, ...]:

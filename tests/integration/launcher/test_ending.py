@@ -184,10 +184,10 @@ async def test_what_cannot_be_asked_is_asked_again_and_never_taken_for_an_absenc
     broken = True
 
     class Failing(type(world.backend.client)):  # type: ignore[misc] # the class of the real client
-        async def claims(self, directory: object) -> object:
+        async def revoke_all(self, directories: list[object]) -> object:
             if broken:
-                raise CouldNotAsk("the disk does not answer")
-            return await super().claims(directory)
+                return [CouldNotAsk("the disk does not answer")] * len(directories)
+            return await super().revoke_all(directories)
 
     launcher = world.launcher(backend=Failing(world.backend.root))
     await launcher.end(job.stop())
