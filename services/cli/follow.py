@@ -8,7 +8,6 @@ from services.cli.render import show_job, stage_line
 from shared.client.client import Tidegate
 from shared.client.errors import ClientError
 from shared.client.views import JobView
-from shared.lifecycle.record import Stage
 from shared.lifecycle.states import StageName, StageStatus
 
 _DONE = (StageStatus.PASSED, StageStatus.FAILED)
@@ -22,14 +21,14 @@ def follow(client: Tidegate, job_id: str, *, logs: bool = True) -> JobView:
         if event.event in ("reset", "deleted"):
             continue
         job = client.job(job_id)
-        _print_stages(job.stages, said)
+        _print_stages(job, said)
         if printer is not None and job.started_at is not None:
             printer.start()
     if printer is not None:
         printer.start()
         printer.finish()
     job = client.job(job_id)
-    _print_stages(job.stages, said)
+    _print_stages(job, said)
     return job
 
 
@@ -47,14 +46,12 @@ def finish(job: JobView, *, shown: bool) -> int:
     return 1
 
 
-def _print_stages(stages: tuple[Stage, ...], said: dict[StageName, str]) -> None:
-    """Stages that are over are said once; the active one when what it waits on changes."""
-    for stage in stages:
-        word = stage.waiting_on or "" if stage.status is StageStatus.ACTIVE else stage.status.value
-        is_news = stage.status in _DONE or (
-            stage.status is StageStatus.ACTIVE and stage.name is StageName.QUEUED and word
-        )
-        if is_news and said.get(stage.name) != word:
+def _print_stages(job: JobView, said: dict[StageName, str]) -> None:
+    """A stage is said once when it is over; a closed gate whenever its sentence changes."""
+    for stage in job.stages:
+        held = stage.status is StageStatus.ACTIVE and stage.name is StageName.QUEUED and job.gate is not None
+        word = stage.waiting_on or "" if held else stage.status.value
+        if (held or stage.status in _DONE) and said.get(stage.name) != word:
             said[stage.name] = word
             out.print(stage_line(stage))
 
