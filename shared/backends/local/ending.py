@@ -49,8 +49,7 @@ def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
         if seen is not None and seen.state is LocalState.EXITED:
             return KillAnswer(KillKind.ENDED, seen.exit)
         if seen is None or seen.state is LocalState.GONE:
-            spec = read_record(layout.record_path(root, submission, layout.SPEC))
-            if sweeping.sweep(submission, sweeping.tenant_uid(spec)) == 0:
+            if _sweep(root, submission) == 0:
                 return KillAnswer(KillKind.ABSENT if seen is None else KillKind.GONE)
         elif time.monotonic() > patience:
             _signal_supervisor(seen, signal.SIGKILL)
@@ -65,6 +64,8 @@ def release(root: str, submission: str) -> ReleaseAnswer:
         return ReleaseAnswer.RELEASED if _is_released(root, submission) else ReleaseAnswer.ABSENT
     if seen.state not in (LocalState.EXITED, LocalState.GONE):
         return ReleaseAnswer.LIVE
+    if seen.state is LocalState.GONE and _sweep(root, submission):
+        return ReleaseAnswer.LIVE
     target = f"{root}/{layout.RELEASED}/{datetime.now(UTC):%Y-%m-%d}"
     os.makedirs(target, mode=0o700, exist_ok=True)
     for kind in layout.RECORD_KINDS:
@@ -74,6 +75,11 @@ def release(root: str, submission: str) -> ReleaseAnswer:
         except FileNotFoundError:
             continue
     return ReleaseAnswer.RELEASED
+
+
+def _sweep(root: str, submission: str) -> int:
+    spec = read_record(layout.record_path(root, submission, layout.SPEC))
+    return sweeping.sweep(submission, sweeping.tenant_uid(spec))
 
 
 def _is_released(root: str, submission: str) -> bool:

@@ -143,7 +143,7 @@ class ReleaseAnswer(StrEnum):
     """What became of the records."""
 
     RELEASED = "released"  # they are under released/<date>/, now or since an earlier call
-    LIVE = "live"  # it has not ended: nothing was touched
+    LIVE = "live"  # it, or what its dead supervisor left, has not ended: nothing was moved
     ABSENT = "absent"  # there is no record of it
 
 

@@ -122,6 +122,20 @@ async def test_kill_sweeps_what_a_dead_supervisor_left_though_no_host_runs(backe
     assert is_running(pid), "another job of the same tenant goes on"
 
 
+async def test_a_gone_submission_is_not_released_while_something_of_it_lives(backend: Backend) -> None:
+    request = await backend.request("leftover", "python", "s.py", files={"s.py": STUBBORN})
+    await backend.started(request)
+    await _both_written(backend.directory(request) / "pids")
+    supervisor = backend.supervisor_pid(request.submission)
+    backend.kill_host()
+    os.kill(supervisor, signal.SIGKILL)
+    await backend.until(request.submission, LocalState.GONE)
+    assert await backend.client.release(request.submission) is ReleaseAnswer.LIVE
+    pids = pids_in(backend.directory(request) / "pids")
+    await eventually(lambda: not [pid for pid in pids if is_running(pid)], "the release has ended it")
+    assert await backend.client.release(request.submission) is ReleaseAnswer.RELEASED
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="without root a job's processes are told by their environment alone")
 async def test_a_process_that_hides_its_environment_is_swept_by_its_user(backend: Backend) -> None:
     script = "setsid env -i sh -c 'echo $$ > pid; exec sleep 600' & "
