@@ -18,9 +18,9 @@ from services.stager.store import Claim
 from services.stager.walk import Found, Refused, TooMany, Walk, refusal
 from shared.contracts.queries import OutputFile, output_key
 from shared.contracts.snapshot import shown
+from shared.lifecycle.facts import MAX_ITEMS
 
 _SAID: Final = 3
-_MISSING_SAID: Final = 20
 _STORE_PAUSES_SECONDS: Final = (0.2, 1.0)
 _READS: Final = 3
 _EMPTY_DIGEST: Final = ""
@@ -122,7 +122,7 @@ class _Copy:
                 raise
             return Result("failed", message=f"the store of outputs cannot be written: {error}")
         missing = self._walk.unmatched if succeeded else ()
-        copied = Result("verified", self._files, self._bytes, key, missing[:_MISSING_SAID])
+        copied = Result("verified", self._files, self._bytes, key, missing[:MAX_ITEMS])
         if self._problems:
             more = f"; and {self._refused - _SAID} more" if self._refused > _SAID else ""
             return replace(copied, outcome="failed", message="; ".join(self._problems[:_SAID]) + more)

@@ -9,6 +9,7 @@ from services.stager.domain import Outcome
 from shared.contracts.facts import encode_fact
 from shared.lifecycle.facts import (
     FACT,
+    MAX_ITEMS,
     AnyFact,
     Finding,
     InputInvalid,
@@ -21,9 +22,6 @@ from shared.lifecycle.facts import (
 from shared.runtime.outbox import Outgoing
 
 SERVICE: Final = "stager"
-_FINDINGS_BYTES: Final = 1600
-_SENTENCE_CHARACTERS: Final = 600
-"""A job event carries the facts and is to stay under 4 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class Heading:
         return Staged(**self._next(), directory=directory, nothing_to_copy=nothing_to_copy)
 
     def failed(self, message: str) -> StagingFailed:
-        return StagingFailed(**self._next(), message=_short(message))
+        return StagingFailed(**self._next(), message=message)
 
     def sealed(self, *, staged: bool, result: Result) -> StagingSealed:
         return StagingSealed(
@@ -69,8 +67,8 @@ class Heading:
             files=result.files,
             size_bytes=result.size_bytes,
             manifest=result.manifest,
-            missing=tuple(_short(pattern, 200) for pattern in result.missing[:5]),
-            message=None if result.message is None else _short(result.message),
+            missing=result.missing,
+            message=result.message,
         )
 
     def _next(self) -> dict[str, Any]:
@@ -97,18 +95,9 @@ def again(told: Sequence[object], answer: int) -> list[Outgoing]:
 
 
 def _bounded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """As many as an event can carry; the last one counts the others."""
-    kept: list[Finding] = []
-    size = 0
-    for finding in findings:
-        finding = finding.model_copy(update={"message": _short(finding.message), "place": _short(finding.place, 200)})
-        size += len(finding.model_dump_json().encode())
-        if kept and size > _FINDINGS_BYTES:
-            left = len(findings) - len(kept)
-            return (*kept, Finding(code="more", place="", message=f"and {left} more of this kind: correct these first"))
-        kept.append(finding)
-    return tuple(kept)
-
-
-def _short(text: str, most: int = _SENTENCE_CHARACTERS) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """As many as a fact carries; the last one counts the others."""
+    if len(findings) <= MAX_ITEMS:
+        return tuple(findings)
+    kept = findings[: MAX_ITEMS - 1]
+    left = len(findings) - len(kept)
+    return (*kept, Finding(code="more", place="", message=f"and {left} more: correct these first"))

@@ -11,6 +11,7 @@ MAX_MEMBERS: Final = 200_000
 """Files, folders and links in one snapshot."""
 MAX_PATH_BYTES: Final = 4095
 MAX_NAME_BYTES: Final = 255
+_LONGEST_SHOWN: Final = 120
 _MAX_LINKS: Final = 40  # what Linux follows in one path: path_resolution(7)
 
 
@@ -47,7 +48,10 @@ def follow(path: str, link_at: Callable[[str], str | None]) -> str:
 
 
 def shown(name: str) -> str:
-    """A name as it may stand in a sentence: quoted, whatever is not printable escaped (`'a\\nb'`, `'caf\\xe9'`)."""
+    """A name as it may stand in a sentence: quoted, whatever is not printable escaped (`'a\\nb'`, `'caf\\xe9'`), the
+    middle of a very long one left out."""
+    if len(name) > _LONGEST_SHOWN:
+        name = f"{name[: _LONGEST_SHOWN // 2]}…{name[-_LONGEST_SHOWN // 2 :]}"
     try:
         name.encode()
     except UnicodeEncodeError:
