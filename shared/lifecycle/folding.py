@@ -7,7 +7,7 @@ which had every segment by its key, is where such a correction belongs.
 from typing import Final
 
 from shared.lifecycle import facts as f
-from shared.lifecycle.picture import picture, segment_of, segment_order
+from shared.lifecycle.picture import not_after, picture, segment_of
 from shared.lifecycle.record import Attempt, Folded, Segment
 from shared.lifecycle.usage import fold
 
@@ -31,7 +31,7 @@ def fold_segments(attempt: Attempt, *, kept: int = KEPT_SEGMENTS, most: int = MO
     gone, stay = attempt.segments[:folding], attempt.segments[folding:]
     until = gone[-1].key
     newest = picture(attempt).accepted
-    evidence = tuple(fact for fact in attempt.evidence if fact is newest or not _up_to(fact, until))
+    evidence = tuple(fact for fact in attempt.evidence if fact is newest or not _is_about(fact, until))
     return attempt.model_copy(
         update={"evidence": evidence, "segments": stay, "folded": fold(attempt.folded, 0, gone, until)}
     )
@@ -41,9 +41,9 @@ def _end_seen(segment: Segment) -> bool:
     return segment.ended is not None and not segment.estimated
 
 
-def _up_to(fact: f.AnyFact, until: f.SegmentKey) -> bool:
+def _is_about(fact: f.AnyFact, until: f.SegmentKey) -> bool:
     key = segment_of(fact)
-    return key is not None and segment_order(key) <= segment_order(until)
+    return key is not None and not_after(key, until)
 
 
 def fold_attempts(earlier: Folded | None, attempts: tuple[Attempt, ...]) -> tuple[Folded | None, tuple[Attempt, ...]]:

@@ -17,11 +17,6 @@ def segment_of(fact: f.FactBase) -> f.SegmentKey | None:
     return fact.segment if isinstance(fact, _OF_A_SEGMENT) else None
 
 
-def segment_order(key: f.SegmentKey) -> tuple[datetime, str, int]:
-    """Segments are ordered by the backend's creation time; a tie goes by submission and restart."""
-    return (key.created_at, key.submission, key.restart)
-
-
 def merge(evidence: tuple[f.AnyFact, ...], fact: f.AnyFact) -> tuple[f.AnyFact, ...] | None:
     """`evidence` with `fact` in it, in a canonical order; None where it holds an equal or newer one already."""
     key = _key(fact)
@@ -43,9 +38,10 @@ def _key(fact: f.AnyFact) -> tuple[str, str, int]:
 class Picture:
     """One attempt as its evidence shows it.
 
-    `segments` are in order, oldest first, each with the facts about it by kind; `latest` is the newest. What is said
-    of a segment (pending, running, exited, requeued) is said of the latest. `lost_before` is a `lost`, also one that
-    a later sighting disproved. `requeues` counts how often the backend started the attempt again by itself.
+    `segments` are in order, oldest first, each with the facts about it by kind; `latest` is the newest. Submissions are
+    ordered by the backend's creation time, the restarts of one by their number: clocks that disagree do not turn them
+    round. What is said of a segment (pending, running, exited, requeued) is said of the latest. `lost_before` is a
+    `lost`, also one that a later sighting disproved. `requeues` counts how often the backend started the attempt again.
     """
 
     segments: tuple[tuple[f.SegmentKey, dict[str, Any]], ...]
@@ -101,16 +97,17 @@ def picture(attempt: Attempt) -> Picture:
     whole: dict[str, Any] = {}
     keys: dict[tuple[str, int], f.SegmentKey] = {}
     about: dict[tuple[str, int], dict[str, Any]] = {}
+    created: dict[str, datetime] = {}
+    took: list[f.Accepted] = []
     reached = attempt.folded is not None and attempt.folded.started_at is not None
-    accepted: f.Accepted | None = None
     for fact in attempt.evidence:
         key = segment_of(fact)
         if key is None:
             whole[fact.kind] = fact
             continue
+        created[key.submission] = min(key.created_at, created.get(key.submission, key.created_at))
         if isinstance(fact, f.Accepted):
-            if accepted is None or segment_order(accepted.segment) < segment_order(key):
-                accepted = fact
+            took.append(fact)
         elif isinstance(fact, f.SeenRunning | f.Exited | f.SegmentRequeued) and fact.started_at is not None:
             reached = True
         if is_folded(attempt, key):
@@ -120,8 +117,11 @@ def picture(attempt: Attempt) -> Picture:
         if known is None or key.created_at < known.created_at:
             keys[name] = key
         about.setdefault(name, {})[fact.kind] = fact
-    ordered = sorted(keys.values(), key=segment_order)
-    segments = tuple((key, about[key.submission, key.restart]) for key in ordered)
+
+    def order(key: f.SegmentKey) -> tuple[datetime, str, int]:
+        return (created[key.submission], key.submission, key.restart)
+
+    segments = tuple((key, about[key.submission, key.restart]) for key in sorted(keys.values(), key=order))
     latest, last = segments[-1] if segments else (None, {})
     exited, requeued = _newer_end(last.get("exited"), last.get("segment_requeued"))
     lost = whole.get("lost")
@@ -136,7 +136,7 @@ def picture(attempt: Attempt) -> Picture:
         refused=whole.get("launch_refused"),
         launcher_sealed=whole.get("launcher_sealed"),
         gpus_freed=whole.get("gpus_freed"),
-        accepted=accepted,
+        accepted=max(took, key=lambda fact: order(fact.segment), default=None),
         pending=last.get("seen_pending"),
         running=last.get("seen_running"),
         exited=exited,
@@ -153,7 +153,15 @@ def is_folded(attempt: Attempt, key: f.SegmentKey) -> bool:
     """Whether a segment's evidence is no longer kept, so that facts about it change nothing."""
     if attempt.folded is None:
         return False
-    return attempt.folded.until is None or segment_order(key) <= segment_order(attempt.folded.until)
+    until = attempt.folded.until
+    return until is None or not_after(key, until)
+
+
+def not_after(key: f.SegmentKey, until: f.SegmentKey) -> bool:
+    """Whether a segment is `until` or one before it."""
+    if key.submission == until.submission:
+        return key.restart <= until.restart
+    return (key.created_at, key.submission) <= (until.created_at, until.submission)
 
 
 def _newer_end(

@@ -129,9 +129,9 @@ class Retries(Frozen):
     """Automatic retries: the job's own budget and the infrastructure's, on which the backend's requeues draw too."""
 
     used: int = 0
-    budget: int = 0
+    budget: int = Field(default=0, ge=0)
     infrastructure_used: int = 0
-    infrastructure_budget: int = 0
+    infrastructure_budget: int = Field(default=0, ge=0)
     cooldown_until: AwareDatetime | None = None
 
 

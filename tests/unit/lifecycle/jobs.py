@@ -127,7 +127,8 @@ class Job:
         return self.tell(f.Accepted, segment=key or segment(), backend="local", cluster="local", ref="r1")
 
     def running(self, key: f.SegmentKey | None = None, *, started: float = 4, **fields: Any) -> "Job":
-        return self.tell(f.SeenRunning, segment=key or segment(), started_at=at(started), raw_state="running", **fields)
+        said: dict[str, Any] = {"started_at": at(started), "raw_state": "running"}
+        return self.tell(f.SeenRunning, segment=key or segment(), **(said | fields))
 
     def started(self) -> "Job":
         """From submit to running."""

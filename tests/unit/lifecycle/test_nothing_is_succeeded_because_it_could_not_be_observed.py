@@ -15,7 +15,7 @@ from tests.unit.lifecycle.jobs import a_job, at, segment
 from tests.unit.lifecycle.world import World
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(worlds())
 def test_nothing_is_succeeded_because_it_could_not_be_observed(world: World) -> None:
     for entry in world.log:

@@ -13,7 +13,7 @@ from tests.unit.lifecycle.jobs import Job, a_job, a_job_that
 from tests.unit.lifecycle.world import World
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(worlds())
 def test_terminal_absorbs(world: World) -> None:
     for entry in world.log:

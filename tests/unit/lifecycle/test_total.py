@@ -115,7 +115,7 @@ def test_every_record_answers_every_input(world: World, kind: str, attempts_off:
         assert done.record.admission_refused == FIELDS["admitted"]["admission"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_every_history_comes_to_rest_once_its_services_answer(world: World) -> None:
     """No job is stuck: while it has not ended somebody owes something, and answering what is owed ends it."""

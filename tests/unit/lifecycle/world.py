@@ -21,7 +21,7 @@ from tests.unit.lifecycle.jobs import START
 SERVICES = ("gatekeeper", "stager", "launcher", "watcher")
 MOVES = (*("service", "deliver") * 6, *("backend",) * 3, "look", "command", "odd")
 FREQUENT: tuple[type[i.CommandBase], ...] = (i.Resume, i.Retry, i.Recopy, i.Release) * 4
-ANY_COMMAND = (*FREQUENT, i.Hold, i.Pause, i.Stop, i.UpstreamDone, i.Delete)
+ANY_COMMAND: tuple[type[i.CommandBase], ...] = (*FREQUENT, i.Hold, i.Pause, i.Stop, i.UpstreamDone, i.Delete)
 
 
 @dataclass(frozen=True)
