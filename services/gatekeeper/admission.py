@@ -28,6 +28,7 @@ class Policy:
 
     default: Limits
     silent_after: timedelta
+    keep_after: timedelta
     source: str
 
 
@@ -62,15 +63,17 @@ async def pass_gates(
 ) -> Passed:
     """Decide on `due`, and on the first of those who wait where room was freed. The gates are locked by the caller.
 
-    Everybody who draws on what `due` draws on, and would fit, is looked at too, so that nobody jumps the line.
+    Everybody who draws on what `due` draws on, and would fit, is looked at too, so that nobody jumps the line; so are
+    those who have waited so long that GPUs are kept for them.
     """
     uses = await store.sums()
     room = Room.of(locked.pools, locked.limits, policy.default, uses, now, policy.silent_after)
     keys = frozenset((*freed, *(key for job in due for key in job.keys)))
-    heads = await store.heads(room.heads(keys), [job.job for job in due])
-    if unknown := {head.tenant for head in heads} - locked.limits.keys():
+    aged = await store.aged(room.rivals(keys), now - policy.keep_after, [job.job for job in due])
+    heads = await store.heads(room.heads(keys), [job.job for job in (*due, *aged)])
+    if unknown := {job.tenant for job in (*aged, *heads)} - locked.limits.keys():
         room.limits.update(await store.lock_quotas(unknown))
-    verdicts = decide([*due, *heads], room)
+    verdicts = decide([*due, *aged, *heads], room, keep_after=policy.keep_after)
     admits: list[tuple[Waiting, str]] = []
     holds: list[tuple[Waiting, tuple[Closed, ...]]] = []
     for job, verdict in verdicts:
@@ -85,7 +88,9 @@ async def pass_gates(
     told, moved = await _hold(store, holds, policy, now)
     _admitted.add(admitted)
     _held.add(told)
-    again = len(heads) >= BATCH or not moved.isdisjoint(head.job for head in heads)
+    from_line = {job.job for job in (*aged, *heads)}
+    full = len(heads) >= BATCH and any(job.job in from_line for job, _ in admits)
+    again = full or not moved.isdisjoint(from_line)
     return Passed(admitted, told, keys if again else frozenset())
 
 

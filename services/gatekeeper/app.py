@@ -18,6 +18,7 @@ def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Servic
     policy = Policy(
         default=Limits(settings.default_slots, settings.default_gpus),
         silent_after=timedelta(seconds=settings.cluster_silent_seconds),
+        keep_after=timedelta(seconds=settings.keep_after_seconds),
         source=f"gatekeeper/{socket.gethostname()}",
     )
     gatekeeper = Gatekeeper(service.db, service.clock, policy)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from services.gatekeeper.gates import Closed, closed_gates
+from services.gatekeeper.gates import FULL, Closed, closed_gates
 from services.gatekeeper.line import CEILING, Waiting, pool_keys, tenant_key
 from services.gatekeeper.room import Pool, Room
 from shared.lifecycle.duties import Duty, duties, holdings
@@ -29,10 +29,11 @@ class Hold:
 Verdict = Admit | Hold
 
 
-def decide(waiting: Iterable[Waiting], room: Room) -> list[tuple[Waiting, Verdict]]:
+def decide(waiting: Iterable[Waiting], room: Room, *, keep_after: timedelta) -> list[tuple[Waiting, Verdict]]:
     """A verdict for each job, in the order of the line; what is admitted is booked into `room`.
 
-    A job that is held keeps nobody behind it back: neither another tenant, nor a smaller one of its own.
+    A job that a quota holds keeps nobody behind it back: neither another tenant, nor a smaller one of its own. One that
+    capacity holds is passed by smaller ones until it has waited for `keep_after`; then the free GPUs are kept for it.
     """
     verdicts: list[tuple[Waiting, Verdict]] = []
     for job in sorted(waiting, key=lambda one: one.place):
@@ -40,6 +41,8 @@ def decide(waiting: Iterable[Waiting], room: Room) -> list[tuple[Waiting, Verdic
         pool = None if closed else room.fitting(job.coretype, job.region, job.gpus)
         if pool is None:
             verdicts.append((job, Hold(closed)))
+            if job.gpus and closed[0].kind == FULL and job.queued_at <= room.now - keep_after:
+                room.keep(job.coretype, job.region, job.gpus)
             continue
         room.book(job.tenant, pool.cluster, job.coretype, job.gpus)
         verdicts.append((job, Admit(pool.cluster)))

@@ -29,6 +29,7 @@ class Closed:
 NEVER: Final = "never"
 """The variant of a gate that cannot open as things are configured: the limit itself is below what is asked."""
 UNKNOWN: Final = "capacity/unknown"
+FULL: Final = "capacity/full"
 
 
 def hold(job: Waiting, room: Room) -> Closed | None:
@@ -115,6 +116,13 @@ def capacity(job: Waiting, room: Room) -> Closed | None:
         slots = max(with_gpus, key=lambda pool: pool.slots)
         reason = f"needs a job slot; cluster {slots.cluster} has 0 of {slots.slots} free for coretype {job.coretype}"
         return _capacity(job, reason, "full", "jobs that end", have=0, need=1)
+    if kept := [pool for pool in known if room.unkept_gpus(pool) >= job.gpus]:
+        older = room.kept[kept[0].key]
+        reason = (
+            f"needs {count(job.gpus)}; the {room.unkept_gpus(kept[0])} free on cluster {kept[0].cluster} are kept "
+            f"for a job that needs {older} and has waited longer"
+        )
+        return _capacity(job, reason, "kept", "jobs that end", have=0)
     best = max(known, key=room.free_gpus)
     where = f"cluster {best.cluster}"
     reason = f"{_few(job.gpus, where, room.free_gpus(best), best.gpus)} of coretype {job.coretype}"

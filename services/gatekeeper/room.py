@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from services.gatekeeper.line import CEILING, pool_of, tenant_of
+from services.gatekeeper.line import CEILING, pool_keys, pool_of, tenant_of
 
 EVERYBODY: Final = "*"
 """The quota row of the whole deployment; no tenant can have this name."""
@@ -83,6 +83,8 @@ class Room:
     by_tenant: dict[str, Used] = field(default_factory=dict)
     by_pool: dict[tuple[str, str], Used] = field(default_factory=dict)
     everybody: Used = field(default_factory=Used)
+    kept: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Pools whose free GPUs are kept for a job that needs so many: nobody behind it in the line gets any."""
 
     @classmethod
     def of(
@@ -122,6 +124,10 @@ class Room:
         return pool.reachable and pool.at >= self.now - self.silent_after
 
     def free_gpus(self, pool: Pool) -> int:
+        return 0 if pool.key in self.kept else self.unkept_gpus(pool)
+
+    def unkept_gpus(self, pool: Pool) -> int:
+        """What is free, whether it is kept for somebody or not."""
         return max(0, pool.gpus - self.by_pool.get(pool.key, Used()).gpus)
 
     def free_slots(self, pool: Pool) -> int:
@@ -135,6 +141,19 @@ class Room:
             if self.known(pool) and self.free_slots(pool) > 0 and self.free_gpus(pool) >= gpus
         ]
         return max(fits, key=lambda pool: (self.free_gpus(pool), self.free_slots(pool), pool.cluster), default=None)
+
+    def keep(self, coretype: str, region: str | None, gpus: int) -> None:
+        """Keep what is free, on the emptiest pool that is large enough, for a job that waits for it."""
+        fits = [pool for pool in self.offers(coretype, region) if self.known(pool) and pool.gpus >= gpus]
+        pool = max(fits, key=lambda one: (self.free_gpus(one), one.cluster), default=None)
+        if pool is not None:
+            self.kept.setdefault(pool.key, gpus)
+
+    def rivals(self, keys: Iterable[str]) -> list[str]:
+        """The places in the line of all who may draw on the same pools as those at `keys`."""
+        coretypes = {asked[0] for key in keys if (asked := pool_of(key)) is not None}
+        regions = {(pool.coretype, pool.region) for pool in self.pools if pool.coretype in coretypes}
+        return sorted({key for coretype, region in regions for key in pool_keys(coretype, region)})
 
     def heads(self, keys: Iterable[str]) -> list[Head]:
         """What could be admitted from these places in the line, as far as the place itself limits it."""

@@ -16,3 +16,5 @@ class GatekeeperSettings(ServiceSettings):
     """GPUs of a tenant without a quota; unset: no limit of its own."""
     cluster_silent_seconds: Annotated[float, Field(gt=0)] = 30.0
     """A cluster whose last report is older is unknown: its capacity gate is closed."""
+    keep_after_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """From this age on a job that capacity holds is passed by no smaller one: free GPUs are kept for it."""

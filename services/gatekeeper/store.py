@@ -59,6 +59,15 @@ CROSS JOIN LATERAL (
     ORDER BY priority DESC, queued_at, job LIMIT place.most FOR UPDATE SKIP LOCKED
 ) AS head
 """
+# Whoever has waited so long that GPUs are kept for them: the first of each place.
+AGED: Final = f"""
+SELECT first.* FROM unnest($1::text[]) AS place (key)
+CROSS JOIN LATERAL (
+    SELECT {_LINE} FROM waiting
+    WHERE waits_for = place.key AND gpus > 0 AND queued_at <= $2 AND job <> ALL ($3::text[])
+    ORDER BY priority DESC, queued_at, job LIMIT 1 FOR UPDATE SKIP LOCKED
+) AS first
+"""
 COOLED: Final = f"""
 SELECT {_LINE} FROM waiting WHERE waits_for = 'time' AND cooldown_until <= $1
 ORDER BY cooldown_until LIMIT $2 FOR UPDATE SKIP LOCKED
@@ -247,6 +256,10 @@ class Store:
             return []
         keys, gpus, most = zip(*heads, strict=True)
         return [waiting_of(row) for row in await self.tx.fetch(HEADS, keys, gpus, most, without)]
+
+    async def aged(self, keys: Sequence[str], before: datetime, without: Sequence[str]) -> list[Waiting]:
+        """The first at each of these places who stands in the line since `before` or longer, locked."""
+        return [waiting_of(row) for row in await self.tx.fetch(AGED, keys, before, without)] if keys else []
 
     async def cooled(self, now: datetime, limit: int) -> list[Waiting]:
         """Those whose cooldown is over, locked."""

@@ -214,3 +214,33 @@ async def test_the_tick_finds_room_that_nobody_announced(world: World) -> None:
     await world.db.execute("UPDATE reservations SET slot_ended_at = now(), gpus_ended_at = now()")
     await world.gatekeeper.tick()
     assert await world.admitted() == [job]
+
+
+async def test_a_small_job_far_back_gets_what_the_large_ones_before_it_cannot_use(world: World) -> None:
+    first, _ = await world.submit(2, gpus=4)
+    await world.submit(100, gpus=8, age_seconds=10)
+    [small] = await world.submit(gpus=4)
+    await world.api_applies()
+    await world.ends(first)
+    assert await world.admitted() == [small]
+
+
+async def test_from_a_certain_age_on_gpus_are_kept_for_a_large_job(world: World) -> None:
+    first, second = await world.submit(2, gpus=4)
+    [large] = await world.submit(gpus=8)
+    await world.api_applies()
+    world.clock.advance(timedelta(minutes=6))
+    await world.cluster()
+    await world.ends(first)
+    [small] = await world.submit(gpus=4)
+    [free] = await world.submit(gpus=0)
+    kept = "the 4 free on cluster local are kept for a job that needs 8 and has waited longer"
+    told = await world.api_applies()
+    assert [fact.kind for fact in told] == ["held", "admitted"]
+    assert world.records[small].gate is not None
+    assert world.records[small].stages[0].waiting_on == f"capacity: needs 4 GPUs; {kept}"
+    assert world.records[free].state == "SUBMITTED"
+    [urgent] = await world.submit(gpus=4, priority=1)
+    assert await world.admitted() == [urgent]
+    await world.ends(second, urgent)
+    assert await world.admitted() == [large]

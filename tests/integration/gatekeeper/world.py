@@ -30,7 +30,7 @@ class World:
     def __init__(self, db: Database, *, default: Limits | None = None) -> None:
         self.db = db
         self.clock = FixedClock(NOW)
-        policy = Policy(default or Limits(), timedelta(seconds=30), "gatekeeper/test")
+        policy = Policy(default or Limits(), timedelta(seconds=30), timedelta(minutes=5), "gatekeeper/test")
         self.gatekeeper = Gatekeeper(db, self.clock, policy)
         self.queries = Queries(db, self.clock, policy)
         self.records: dict[str, JobRecord] = {}
