@@ -4,7 +4,7 @@ Locks are taken in one order everywhere: job rows by id, then tenants by name. T
 its events as the last step before the commit, so that positions have no gap and commit in their order.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -31,48 +31,54 @@ FROM unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::text[], $6::timest
 WHERE jobs.id = next.id AND jobs.epoch = next.epoch AND jobs.seq = next.seq - 1
 """
 
-# New jobs.
+# New jobs with their specs, each digest once; the digests in order, so that two transactions with the same new ones
+# do not wait for each other in turn.
 INSERT: Final = """
+WITH spec AS (
+    INSERT INTO specs (tenant, digest, spec)
+    SELECT $1, digest, spec::jsonb FROM unnest($2::text[], $3::text[]) AS new (digest, spec) ORDER BY digest
+    ON CONFLICT DO NOTHING
+)
 INSERT INTO jobs (id, tenant, state, name, spec_digest, epoch, seq, record, submitted_at, updated_at)
-SELECT id, tenant, state, name, spec_digest, epoch, seq, record::jsonb, at, at
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[],
-            $9::timestamptz[]) AS new (id, tenant, state, name, spec_digest, epoch, seq, record, at)
+SELECT id, $1, state, name, spec_digest, epoch, seq, record::jsonb, at, at
+FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::int[], $9::int[], $10::text[], $11::timestamptz[])
+    AS new (id, state, name, spec_digest, epoch, seq, record, at)
 """
 
-# Specs, each digest once; in order, so that two transactions with the same new ones do not wait for each other in turn.
-INSERT_SPECS: Final = """
-INSERT INTO specs (tenant, digest, spec)
-SELECT $1, digest, spec::jsonb FROM unnest($2::text[], $3::text[]) AS new (digest, spec) ORDER BY digest
-ON CONFLICT DO NOTHING
-"""
+# Several tenants in the order that every transaction keeps to.
+LOCK_TENANTS: Final = "SELECT FROM tenants WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE"
 
-# Tenants in the order that every transaction keeps to; one alone needs no statement of its own for that.
-LOCK_TENANTS: Final = "SELECT name FROM tenants WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE"
-
-# The last positions after these many events more.
-POSITIONS: Final = """
-UPDATE tenants SET position = position + more.events FROM unnest($1::text[], $2::int[]) AS more (name, events)
-WHERE tenants.name = more.name RETURNING tenants.name, tenants.position
-"""
-
-# The log, which is the outbox; ids rise in the order of the rows.
+# The log, which is the outbox; ids rise in the order of the rows. From here to the commit the tenants' rows are locked.
 APPEND: Final = """
+WITH grown AS (
+    UPDATE tenants SET position = position + more.events FROM unnest($1::text[], $2::int[]) AS more (name, events)
+    WHERE tenants.name = more.name RETURNING tenants.name, tenants.position - more.events AS position
+)
 INSERT INTO events (job, epoch, seq, tenant, position, type, at, headers, body, inputs)
-SELECT job, epoch, seq, tenant, position, type, at, headers, body, inputs::jsonb
-FROM unnest($1::text[], $2::int[], $3::int[], $4::text[], $5::bigint[], $6::text[], $7::timestamptz[], $8::jsonb[],
-            $9::bytea[], $10::text[])
-    WITH ORDINALITY AS new (job, epoch, seq, tenant, position, type, at, headers, body, inputs, place)
+SELECT job, epoch, seq, tenant, grown.position + nth, type, at, headers, body, inputs::jsonb
+FROM unnest($3::text[], $4::int[], $5::int[], $6::text[], $7::int[], $8::text[], $9::timestamptz[], $10::jsonb[],
+            $11::bytea[], $12::text[])
+    WITH ORDINALITY AS new (job, epoch, seq, tenant, nth, type, at, headers, body, inputs, place)
+JOIN grown ON grown.name = new.tenant
 ORDER BY place
 """
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """A change as the log keeps it."""
+class Entry:
+    """A change as it is written: the record's JSON, and the event's headers and body for the log."""
 
     change: Change
+    stored: str
     headers: dict[str, str]
     body: bytes
+
+    @classmethod
+    def of(cls, change: Change) -> "Entry":
+        """Encode a change."""
+        wire = encode_event(change.record, change.event, change.at, before=change.before)
+        stored = change.record.model_dump_json(exclude_none=True)
+        return cls(change, stored, dict(with_trace(wire.headers)), wire.body)
 
 
 class Changes:
@@ -98,6 +104,7 @@ class Changes:
         """Write the next versions and log them."""
         if not changes:
             return
+        entries = [Entry.of(change) for change in changes]
         records = [change.record for change in changes]
         tag = await self.tx.execute(
             UPDATE,
@@ -105,66 +112,63 @@ class Changes:
             [record.state for record in records],
             [record.epoch for record in records],
             [record.seq for record in records],
-            [_stored(record) for record in records],
+            [entry.stored for entry in entries],
             [change.at for change in changes],
         )
         if tag != f"UPDATE {len(changes)}":
             raise Retryable(f"{len(changes)} records were to be updated, and {tag.split()[-1]} were: read them again")
-        await self._append([_entry(change) for change in changes])
+        await self._append(entries)
 
-    async def create(self, tenant: str, created: Sequence[Change], specs: dict[str, str]) -> None:
+    async def create(self, tenant: str, entries: Sequence[Entry], specs: Mapping[str, str]) -> None:
         """Insert new jobs of a tenant, with the specs by digest that they name, and log them."""
-        await self.tx.execute(INSERT_SPECS, tenant, list(specs), list(specs.values()))
-        records = [change.record for change in created]
+        records = [entry.change.record for entry in entries]
         await self.tx.execute(
             INSERT,
+            tenant,
+            list(specs),
+            list(specs.values()),
             [record.id for record in records],
-            [record.tenant for record in records],
             [record.state for record in records],
             [record.name for record in records],
             [record.spec_digest for record in records],
             [record.epoch for record in records],
             [record.seq for record in records],
-            [_stored(record) for record in records],
+            [entry.stored for entry in entries],
             [record.submitted_at for record in records],
         )
-        await self._append([_entry(change) for change in created])
+        await self._append(entries)
 
-    async def _append(self, entries: Sequence[_Entry]) -> None:
-        """The last statements of a transaction: from here to the commit the tenants' logs are locked."""
-        positions = await self._positions([entry.change.record.tenant for entry in entries])
+    async def _append(self, entries: Sequence[Entry]) -> None:
+        """The last statement of a transaction."""
+        counts: dict[str, int] = {}
+        nth: list[int] = []
         records = [entry.change.record for entry in entries]
-        await self.tx.execute(
+        for record in records:
+            counts[record.tenant] = counts.get(record.tenant, 0) + 1
+            nth.append(counts[record.tenant])
+        if len(counts) > 1:
+            await self.tx.execute(LOCK_TENANTS, list(counts))
+        tag = await self.tx.execute(
             APPEND,
+            list(counts),
+            list(counts.values()),
             [record.id for record in records],
             [record.epoch for record in records],
             [record.seq for record in records],
             [record.tenant for record in records],
-            positions,
+            nth,
             [entry.change.event for entry in entries],
             [entry.change.at for entry in entries],
             [entry.headers for entry in entries],
             [entry.body for entry in entries],
             [entry.change.inputs for entry in entries],
         )
-        self.tx.wake_relay()
-
-    async def _positions(self, tenants: Sequence[str]) -> list[int]:
-        """One position per entry, in the entries' order within each tenant."""
-        counts: dict[str, int] = {}
-        for tenant in tenants:
-            counts[tenant] = counts.get(tenant, 0) + 1
-        names = sorted(counts)
-        if len(names) > 1:
-            await self.tx.execute(LOCK_TENANTS, names)
-        rows = await self.tx.fetch(POSITIONS, names, [counts[name] for name in names])
+        if tag != f"INSERT 0 {len(entries)}":
+            raise LookupError(
+                f"{len(entries)} events were to be logged: one of the tenants {', '.join(counts)} is gone"
+            )
         self.tenants.update(counts)
-        following = {row["name"]: row["position"] - counts[row["name"]] + 1 for row in rows}
-        positions = []
-        for tenant in tenants:
-            positions.append(following[tenant])
-            following[tenant] += 1
-        return positions
+        self.tx.wake_relay()
 
 
 class JobStore:
@@ -182,12 +186,3 @@ class JobStore:
             yield changes
         if changes.tenants:
             self._grown(changes.tenants)
-
-
-def _entry(change: Change) -> _Entry:
-    wire = encode_event(change.record, change.event, change.at, before=change.before)
-    return _Entry(change, dict(with_trace(wire.headers)), wire.body)
-
-
-def _stored(record: JobRecord) -> str:
-    return record.model_dump_json(exclude_none=True)

@@ -2,20 +2,21 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import orjson
+from pydantic_core import PydanticSerializationError
 
 from services.api.access import Caller
 from services.api.asking import Asking
 from services.api.domain import Change
 from services.api.problems import Problem
 from services.api.reads import Reads
-from services.api.store import JobStore
+from services.api.store import Entry, JobStore
 from shared.contracts.ids import new_id
 from shared.contracts.spec import MAX_SPEC_BYTES, SubmitRequest
 from shared.lifecycle.advance import create
@@ -58,7 +59,7 @@ class Key:
             raise Problem("invalid", f"{given}: use 1 to 255 printable ones")
         digest = hashlib.sha256()
         for request in requests:
-            digest.update(orjson.dumps(request.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS))
+            digest.update(json.dumps(request.model_dump(), sort_keys=True).encode())
         return cls(key, digest.digest())
 
 
@@ -73,9 +74,9 @@ class Submitting:
         self._clock = clock
 
     async def submit(
-        self, caller: Caller, requests: Sequence[SubmitRequest], key: Key | None, answer: Callable[[Sequence[New]], Any]
-    ) -> Any:
-        """All jobs or none, and what `answer` makes of them; a key known already gives its first answer again."""
+        self, caller: Caller, requests: Sequence[SubmitRequest], key: Key | None, answer: Callable[[Sequence[New]], str]
+    ) -> str:
+        """All jobs or none, and the JSON that `answer` makes of them; a known key gives its first answer again."""
         if key is not None and (told := await self._recall(caller.tenant, key)) is not None:
             return told
         specs = _checked(requests)
@@ -83,15 +84,16 @@ class Submitting:
         warnings = await self._could_pass(caller.tenant, requests)
         new = await _made(caller, requests, specs, warnings, self._clock.now())
         response = answer(new)
-        created = [Change(one.record, "queued", one.record.submitted_at, "[]") for one in new]
+        entries = await _encoded(new)
         async with self._store.transaction() as tx:
             if key is None or await tx.tx.fetchval(CLAIM, caller.tenant, key.key, key.digest, response):
-                await tx.create(caller.tenant, created, {one.record.spec_digest: one.spec for one in new})
+                await tx.create(caller.tenant, entries, {one.record.spec_digest: one.spec for one in new})
                 return response
-        assert key is not None, "without a key nothing can be claimed by another request"
-        return await self._recall(caller.tenant, key)
+        told = None if key is None else await self._recall(caller.tenant, key)
+        assert told is not None, "only another request with the same key can have come first"
+        return told
 
-    async def _recall(self, tenant: str, key: Key) -> Any | None:
+    async def _recall(self, tenant: str, key: Key) -> str | None:
         row = await self._database.fetchrow(RECALL, tenant, key.key)
         if row is not None and row["digest"] != key.digest:
             detail = f"{key.key!r} came with another request in the last day: use a new key for a new request"
@@ -121,7 +123,7 @@ class Submitting:
             return (f"could not be checked at submit: whether it fits the quota and the clusters ({answer})",)
         for index, why_not in zip(asked.values(), answer, strict=True):
             if why_not is not None:
-                raise Problem("can-never-run", f"{_field(requests, index)}{why_not}")
+                raise Problem("can-never-run", f"{_job(requests, index)}{why_not}")
         return ()
 
 
@@ -129,18 +131,31 @@ def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
     """The specs' JSON; refuses what is too long or holds what the database cannot."""
     specs = []
     for index, request in enumerate(requests):
+        if why := _not_storable(request):
+            raise Problem("invalid", f"{_job(requests, index)}{why}")
         spec = request.spec.model_dump_json()
         size = len(spec.encode())
         if size > MAX_SPEC_BYTES:
             raise Problem(
                 "too-large",
-                f"{_field(requests, index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
+                f"{_job(requests, index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
                 "put long lists into a file of the submitted directory",
             )
-        if ("\\u0000" in spec and "\0" in "".join(_strings(request.model_dump()))) or "\0" in (request.name or ""):
-            raise Problem("invalid", f"{_field(requests, index)}a text holds a NUL character: take it out")
         specs.append(spec)
     return specs
+
+
+def _not_storable(request: SubmitRequest) -> str | None:
+    """The sentence about a text that PostgreSQL cannot hold."""
+    try:
+        text = request.model_dump_json()
+    except PydanticSerializationError:
+        return (
+            "a text holds half a character: names that are not UTF-8 cannot be given, pack such files into an archive"
+        )
+    if "\\u0000" in text and any("\0" in word for word in _strings(request.model_dump())):
+        return "a text holds a NUL character: take it out"
+    return None
 
 
 async def _made(
@@ -168,6 +183,20 @@ async def _made(
         )
         new.append(New(record, spec))
     return new
+
+
+async def _encoded(new: Sequence[New]) -> list[Entry]:
+    """Encode before the transaction begins: it is short then."""
+    entries = []
+    for index, one in enumerate(new):
+        if index % _BREATHE_AFTER == _BREATHE_AFTER - 1:
+            await asyncio.sleep(0)
+        entries.append(Entry.of(Change(one.record, "queued", one.record.submitted_at, "[]")))
+    return entries
+
+
+def _job(requests: Sequence[SubmitRequest], index: int) -> str:
+    return f"jobs[{index}]: " if len(requests) > 1 else ""
 
 
 def _field(requests: Sequence[SubmitRequest], index: int) -> str:

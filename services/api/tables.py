@@ -127,7 +127,7 @@ class Idempotency(Base, table=True):
     tenant: str = _text(key=True)
     key: str = _text(key=True)
     digest: bytes = _bytes()
-    response: Any = _json()
+    response: str = _text()
     created_at: datetime = _time(now=True)
 
 

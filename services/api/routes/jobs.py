@@ -47,23 +47,23 @@ class BatchAnswer(BaseModel):
 async def submit(body: SubmitRequest, api: ApiPart, caller: CallerPart, key: IdempotencyKey = None) -> Response:
     """Submit one job."""
 
-    def answer(new: Sequence[New]) -> Any:
-        return job_view(new[0].record, orjson.loads(new[0].spec), api.clock.now(), is_admin=caller.is_admin)
+    def answer(new: Sequence[New]) -> str:
+        spec = orjson.loads(new[0].spec)
+        return orjson.dumps(job_view(new[0].record, spec, api.clock.now(), is_admin=caller.is_admin)).decode()
 
     view = await api.submitting.submit(caller, [body], Key.of(key, [body]), answer)
-    response = as_json(view, 201)
-    response.headers["Location"] = f"/v1/jobs/{view['id']}"
-    return response
+    return Response(view, 201, {"Location": f"/v1/jobs/{orjson.loads(view)['id']}"}, "application/json")
 
 
 @router.post("/jobs/batch", status_code=201, responses={201: {"model": BatchAnswer}})
 async def submit_batch(body: Batch, api: ApiPart, caller: CallerPart, key: IdempotencyKey = None) -> Response:
     """Submit up to 10,000 jobs in one transaction: all of them or none."""
 
-    def answer(new: Sequence[New]) -> Any:
-        return {"ids": [one.record.id for one in new]}
+    def answer(new: Sequence[New]) -> str:
+        return orjson.dumps({"ids": [one.record.id for one in new]}).decode()
 
-    return as_json(await api.submitting.submit(caller, body.jobs, Key.of(key, body.jobs), answer), 201)
+    ids = await api.submitting.submit(caller, body.jobs, Key.of(key, body.jobs), answer)
+    return Response(ids, 201, media_type="application/json")
 
 
 @router.get("/jobs", responses={200: {"model": JobPage}})

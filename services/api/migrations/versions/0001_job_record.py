@@ -77,7 +77,7 @@ _TABLES = (
         tenant text NOT NULL,
         key text NOT NULL,
         digest bytea NOT NULL,
-        response jsonb NOT NULL,
+        response text NOT NULL,
         created_at timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (tenant, key)
     )

@@ -1,0 +1,154 @@
+"""What is refused at submit, in sentences that help; what is only warned of; the same request sent twice."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.integration.api.conftest import RunningApi
+
+Answering = Callable[..., Awaitable[None]]
+TRUE = {"spec": {"command": ["true"]}}
+
+
+def _fits(*why_not: str | None) -> Callable[[bytes], bytes]:
+    return lambda _: orjson.dumps({"why_not": why_not})
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"spec": {"comand": ["true"]}}, "spec.command is missing: it has to be given"),
+    ({"spec": {"command": ["true"], "gpu": 1}}, "spec.gpu is not a field that is known here: did you mean gpus?"),
+    ({"spec": {"command": []}}, "spec.command: a list with 0 entries was given; "),
+    (
+        {"spec": {"command": ["true"], "gpus": -1}},
+        "spec.gpus: -1 was given; it should be greater than or equal to 0",
+    ),
+    ({"spec": {"command": ["true"], "gpus": "many"}}, "spec.gpus: 'many' was given; it should be a valid integer"),
+    ({"spec": {"command": ["true"], "outputs": ["../x"]}}, "spec.outputs: '../x' leads out of the job's directory"),
+    (
+        {"spec": {"command": ["true"], "env": {"1A": "secret-value"}}},
+        "spec.env: '1A' is not a valid environment name",
+    ),
+    ({"spec": {"command": ["true"], "env": {"A": 1}}}, "spec.env.A: a value (not shown) was given; "),
+    ({"spec": {"command": ["true"], "image": "a\0b"}}, "a text holds a NUL character: take it out"),
+    ({"name": "", **TRUE}, "name: '' was given; "),
+    ({"project": "Big Project", **TRUE}, "project: 'Big Project' was given; "),
+    ({"spec": {"command": ["x" * 50_000]}}, "spec has 50"),
+    ({"spec": {"command": ["true"], "snapshot": "sha256:" + "0" * 64}}, "is not stored for tenant acme: send it"),
+    ([], "body: a list with 0 entries was given; "),
+]
+"""A request, and what the answer says about it."""
+
+
+async def test_says_what_is_wrong_with_a_job(rin: httpx.AsyncClient) -> None:
+    for body, said in WRONG:
+        response = await rin.post("/v1/jobs", json=body)
+        problem = response.json()
+        assert response.status_code in (413, 422), problem
+        assert response.headers["content-type"] == "application/problem+json"
+        assert said in " ".join([problem["detail"], *(one["message"] for one in problem.get("errors", ()))])
+        assert "secret-value" not in response.text
+    assert (await rin.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_refuses_bodies_that_cannot_be_read(rin: httpx.AsyncClient) -> None:
+    headers = {"Content-Type": "application/json"}
+    broken = await rin.post("/v1/jobs", content=b'{"spec": ', headers=headers)
+    assert (broken.status_code, "no JSON" in broken.json()["detail"]) == (400, True)
+    deep = await rin.post("/v1/jobs", content=b"[" * 100_000, headers=headers)
+    assert deep.status_code in (400, 422)
+    surrogate = await rin.post("/v1/jobs", content=b'{"spec":{"command":["\\ud800"]}}', headers=headers)
+    assert surrogate.status_code == 422
+    form = await rin.post("/v1/jobs", content=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert (form.status_code, "application/json" in form.json()["detail"]) == (415, True)
+    large = await rin.post("/v1/jobs", content=b"x" * 600_000, headers=headers)
+    assert (large.status_code, "524288" in large.json()["detail"]) == (413, True)
+
+    async def chunks() -> Any:
+        for _ in range(20):
+            yield b" " * 65_536
+
+    chunked = await rin.post("/v1/jobs", content=chunks(), headers=headers)
+    assert chunked.status_code == 413
+    empty = await rin.post("/v1/jobs")
+    assert (empty.status_code, "body is missing" in empty.json()["detail"]) == (422, True)
+
+
+async def test_names_the_job_of_a_batch_that_is_wrong_and_makes_none(rin: httpx.AsyncClient) -> None:
+    response = await rin.post("/v1/jobs/batch", json={"jobs": [TRUE, TRUE, {"spec": {"command": ["x"], "nodes": 0}}]})
+    assert response.status_code == 422
+    assert response.json()["detail"].startswith("jobs[2].spec.nodes: 0 was given; ")
+    too_many = await rin.post("/v1/jobs/batch", json={"jobs": [TRUE] * 10_001})
+    assert too_many.status_code == 422
+    assert (await rin.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_warns_where_nobody_could_say_whether_a_job_fits(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    view = await api.submit(rin)
+    (warning,) = view["warnings"]
+    assert warning.startswith("could not be checked at submit: ")
+    assert "the gatekeeper did not answer" in warning
+
+
+async def test_refuses_a_job_that_can_never_pass(rin: httpx.AsyncClient, answering: Answering) -> None:
+    await answering("gatekeeper", "fits", _fits(None, "needs 99 GPUs; the largest pool has 8"))
+    jobs = [TRUE, TRUE, {"spec": {"command": ["true"], "gpus": 99}}]
+    response = await rin.post("/v1/jobs/batch", json={"jobs": jobs})
+    assert response.status_code == 422
+    problem = response.json()
+    assert problem["type"] == "urn:tidegate:problem:can-never-run"
+    assert problem["detail"] == "jobs[2]: needs 99 GPUs; the largest pool has 8"
+
+
+async def test_shows_the_place_in_line_as_the_gatekeeper_says(
+    api: RunningApi, rin: httpx.AsyncClient, answering: Answering
+) -> None:
+    view = await api.submit(rin, gpus=8)
+    gate = {"name": "capacity", "reason": "needs 8 GPUs; 2 of 8 are free", "scope": "s", "lifted_by": "time"}
+    answer = {"positions": {view["id"]: 3}, "gates": {view["id"]: [gate]}}
+    await answering("gatekeeper", "positions", lambda _: orjson.dumps(answer))
+    shown = (await rin.get(f"/v1/jobs/{view['id']}")).json()
+    assert shown["gate"]["position"] == 3
+    assert shown["stages"][0]["waiting_on"] == "capacity: needs 8 GPUs; 2 of 8 are free"
+
+
+async def test_the_same_idempotency_key_gives_the_same_answer(rin: httpx.AsyncClient, kay: httpx.AsyncClient) -> None:
+    headers = {"Idempotency-Key": "k1"}
+    answers = await asyncio.gather(*(rin.post("/v1/jobs", json=TRUE, headers=headers) for _ in range(5)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.text for answer in answers}) == 1
+    assert len((await rin.get("/v1/jobs")).json()["items"]) == 1
+    other = await rin.post("/v1/jobs", json={"spec": {"command": ["false"]}}, headers=headers)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:tidegate:problem:idempotency-key-reused")
+    theirs = await kay.post("/v1/jobs", json=TRUE, headers=headers)
+    assert theirs.json()["tenant"] == "umbra"
+
+
+async def test_lets_no_text_but_an_id_reach_the_database(rin: httpx.AsyncClient) -> None:
+    for path in ("%00", "j" + "0" * 27, "'%20OR%201=1", "j%F0%9F%98%80", "..%2F..%2Fetc"):
+        for suffix in ("", "/events", "/logs", "/outputs"):
+            response = await rin.get(f"/v1/jobs/{path}{suffix}")
+            assert response.status_code == 404, response.text
+
+
+async def test_refuses_a_cursor_that_is_none(rin: httpx.AsyncClient) -> None:
+    for cursor in ("x", "'; DROP TABLE jobs", "\0", "j" + "u" * 26):
+        response = await rin.get("/v1/jobs", params={"cursor": cursor})
+        assert response.status_code == 422
+        assert "next_cursor" in response.json()["detail"]
+
+
+async def test_hides_what_went_wrong_inside(
+    api: RunningApi, rin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("SELECT secret FROM inside")
+
+    monkeypatch.setattr(type(api.api.reads), "job", broken)
+    response = await rin.get("/v1/jobs/j" + "0" * 26)
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert "the log has it under" in response.json()["detail"]
