@@ -9,7 +9,8 @@ from opentelemetry.metrics import Meter
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk
-from shared.backends.local.observer import LocalState, Observer, Seen
+from shared.backends.local.observer import Observer
+from shared.backends.local.sightings import LocalState, Seen
 from shared.runtime.logs import Log
 
 _KILL_SECONDS: Final = 5.0

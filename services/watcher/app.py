@@ -10,8 +10,11 @@ from services.watcher.logs import read
 from services.watcher.observing import Observing
 from services.watcher.settings import WatcherSettings
 from services.watcher.store import Store
+from shared.backends.local.capacity import Capacity as LocalCapacity
+from shared.backends.local.capacity import capacity as local_capacity
 from shared.backends.local.client import LocalClient
 from shared.backends.local.observer import Observer
+from shared.backends.local.sightings import Observation
 from shared.contracts.queries import Capacity, LogsAsked
 from shared.contracts.subjects import cluster_subject
 from shared.runtime.clock import Clock
@@ -73,7 +76,10 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         subject = cluster_subject(CLUSTER, "capacity")
         await service.publish(subject, capacity.model_dump_json().encode(), stream="CLUSTERS")
 
-    reports = CapacityReports(backend, publish, service.clock, service.log, slots=settings.local_slots)
+    def has() -> LocalCapacity | None:
+        return local_capacity(backend.root, Observation(complete=True, submissions=()))
+
+    reports = CapacityReports(has, publish, service.clock, service.log, slots=settings.local_slots)
 
     @service.every(0)
     async def observe() -> None:

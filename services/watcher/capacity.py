@@ -1,12 +1,12 @@
 """What this machine has for jobs, told to the gatekeeper: at the start, on every change, and every 10 s."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.backends.local.client import LocalClient
-from shared.backends.local.messages import CouldNotAsk
+from shared.backends.local.capacity import Capacity as LocalCapacity
 from shared.contracts.queries import Capacity
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
@@ -16,6 +16,8 @@ CORETYPE: Final = "local"
 _REPEAT: Final = timedelta(seconds=10)
 
 Publish = Callable[[Capacity], Awaitable[None]]
+Ask = Callable[[], LocalCapacity | None]
+"""What the records say that the machine has; None: no information."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,10 @@ class Room:
 
 
 class CapacityReports:
-    """Publishes what the host says; while it does not answer, the last known numbers, marked unreachable."""
+    """Publishes what the host has recorded; while no host lives, the last known numbers, marked unreachable."""
 
-    def __init__(self, backend: LocalClient, publish: Publish, clock: Clock, log: Log, *, slots: int) -> None:
-        self._backend = backend
+    def __init__(self, ask: Ask, publish: Publish, clock: Clock, log: Log, *, slots: int) -> None:
+        self._ask = ask
         self._publish = publish
         self._clock = clock
         self._log = log
@@ -42,8 +44,8 @@ class CapacityReports:
         self._room = Room()
 
     async def once(self) -> None:
-        """Ask the host, and publish where that is due."""
-        self._room = await self._ask()
+        """Look, and publish where that is due."""
+        self._room = self._look(await asyncio.to_thread(self._ask))
         now = self._clock.now()
         if self._room == self._told and self._told_at is not None and now - self._told_at < _REPEAT:
             return
@@ -60,11 +62,9 @@ class CapacityReports:
         )
         self._told, self._told_at = self._room, now
 
-    async def _ask(self) -> Room:
-        try:
-            status = await self._backend.status()
-        except CouldNotAsk as error:
-            if self._room.reachable or self._told is None:
-                self._log.warning("the local host does not answer", why=str(error))
-            return Room(self._room.gpus, self._room.slots, self._room.virtual, reachable=False)
-        return Room(status.gpus_total, min(self._slots, status.slots_total), status.virtual, reachable=True)
+    def _look(self, has: LocalCapacity | None) -> Room:
+        if has is not None and has.host_alive:
+            return Room(has.gpus_total, min(self._slots, has.slots_total), has.virtual, reachable=True)
+        if self._room.reachable or self._told is None:
+            self._log.warning("no local host lives: nothing can be launched until it is started")
+        return replace(self._room, reachable=False)

@@ -13,7 +13,7 @@ from services.watcher.domain import Finding, Unknown, findings, is_alive, tenant
 from services.watcher.store import Expected, Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk
-from shared.backends.local.observer import Observation, Seen
+from shared.backends.local.sightings import Observation, Seen
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 

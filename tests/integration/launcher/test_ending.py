@@ -6,7 +6,7 @@ import signal
 from datetime import timedelta
 
 from shared.backends.local.messages import CouldNotAsk, LaunchKind
-from shared.backends.local.observer import LocalState
+from shared.backends.local.sightings import LocalState
 from shared.lifecycle.facts import AnyFact, InputValid, LauncherSealed
 from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.states import State

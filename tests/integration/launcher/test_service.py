@@ -152,9 +152,7 @@ async def test_from_the_staged_event_to_the_vote(api: Api, launcher: Process, ba
     assert launcher.end(signal.SIGTERM) == 0
 
 
-async def test_killed_again_and_again_it_launches_each_job_once(
-    api: Api, launcher: Process, backend: Backend
-) -> None:
+async def test_killed_again_and_again_it_launches_each_job_once(api: Api, launcher: Process, backend: Backend) -> None:
     jobs: list[Job] = []
     for round_ in range(4):
         launcher.start()

@@ -5,7 +5,8 @@ import signal
 from datetime import timedelta
 from typing import Any
 
-from shared.backends.local.observer import LocalState, Observation, Observer
+from shared.backends.local.observer import Observer
+from shared.backends.local.sightings import LocalState, Observation
 from shared.lifecycle.reasons import EndReason
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job

@@ -1,6 +1,6 @@
 """Job events: whose end is owed, and the newest fact again when it is asked for."""
 
-from shared.backends.local.observer import LocalState
+from shared.backends.local.sightings import LocalState
 from tests.integration.launcher.story import Job
 from tests.integration.watcher.world import World
 

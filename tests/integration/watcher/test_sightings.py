@@ -6,7 +6,7 @@ import os
 import signal
 
 from shared.backends.local import layout
-from shared.backends.local.observer import LocalState
+from shared.backends.local.sightings import LocalState
 from shared.lifecycle.reasons import EndReason
 from tests.integration.watcher.world import World, blind
 

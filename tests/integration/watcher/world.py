@@ -10,7 +10,8 @@ from opentelemetry import metrics
 from services.watcher.handlers import JobEvents
 from services.watcher.observing import Observing
 from services.watcher.store import Store
-from shared.backends.local.observer import LocalState, Observation, Observer
+from shared.backends.local.observer import Observer
+from shared.backends.local.sightings import LocalState, Observation
 from shared.contracts.facts import decode_fact
 from shared.lifecycle import facts as f
 from shared.runtime.clock import Clock, SystemClock
