@@ -205,23 +205,33 @@ async def test_repeats_are_delivered_and_handlers_see_that_they_are(stores: Stor
 async def test_a_long_handler_keeps_its_messages(
     stores: Stores, admin_js: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held longer than `ack_wait`, what it works on and what waits behind it is not delivered to anybody else."""
+    """Held longer than `ack_wait`, what it works on and what waits behind it goes to no other replica."""
     monkeypatch.setattr(consume, "_HEARTBEAT_SECONDS", 0.2)
-    gatekeeper, api, received = stores.service("gatekeeper"), stores.service("api"), Received()
+    api, slow, other = stores.service("api"), stores.service("gatekeeper"), stores.service("gatekeeper")
+    received, stolen = Received(), Received()
     config = CONSUMERS["gatekeeper"].config()
     config.ack_wait = 1.0
     await admin_js.add_consumer("JOBS", config)
+    other.consume("gatekeeper")(stolen)
+    go_on = asyncio.Event()
 
-    @gatekeeper.consume("gatekeeper", batch=1)
+    @slow.consume("gatekeeper", batch=1)
     async def handle(deliveries: list[Delivery]) -> None:
         await received(deliveries)
-        if len(received.batches) == 1:
-            await asyncio.sleep(2.5)
+        await go_on.wait()
 
-    async with running(gatekeeper, api):
+    async def both_held() -> bool:
+        return bool((await admin_js.consumer_info("JOBS", "gatekeeper")).num_ack_pending == 2)
+
+    async with running(slow, api):
         await enqueue(api, [a_message("slow"), a_message("behind")])
-        await received.all(["slow", "behind"])
-    assert [delivery.deliveries for batch in received.batches for delivery in batch] == [1, 1]
+        await eventually(both_held, "both messages to be fetched")
+        async with running(other):
+            await asyncio.sleep(2.5)  # the time that has to pass without a redelivery
+            go_on.set()
+            await received.all(["slow", "behind"])
+    assert stolen.bodies == []
+    assert received.bodies == ["slow", "behind"]
 
 
 async def test_handlers_of_one_consumer_share_its_messages(stores: Stores) -> None:

@@ -76,7 +76,13 @@ async def test_sigterm_midway_finishes_the_batch_and_hands_back_the_rest_at_once
         async with running(other):
             rest = set(numbers) - set(working_on)
             await received.all(rest, seconds=ACK_WAIT_SECONDS / 2)
-            assert set(received.bodies) == rest, "the finished batch was acknowledged"
+
+            async def nothing_owed() -> bool:
+                info = await admin_js.consumer_info("JOBS", "gatekeeper")
+                return (info.num_ack_pending, info.num_pending) == (0, 0)
+
+            await eventually(nothing_owed, "the finished batch to be acknowledged", seconds=ACK_WAIT_SECONDS / 2)
+        assert set(received.bodies) == rest
 
 
 async def test_sigterm_hands_back_at_once_though_the_running_batch_takes_its_time(
