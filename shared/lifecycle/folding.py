@@ -24,6 +24,8 @@ KEPT_ATTEMPTS: Final = 10
 def fold_segments(attempt: Attempt, *, kept: int = KEPT_SEGMENTS, most: int = MOST_SEGMENTS) -> Attempt:
     """The attempt with its oldest segments folded: those that ended down to `kept`, any down to `most`."""
     count = len(attempt.segments)
+    if count <= kept:
+        return attempt
     ended = next((n for n, segment in enumerate(attempt.segments) if not _end_seen(segment)), count)
     folding = max(min(ended, count - kept), count - most)
     if folding <= 0:
