@@ -1,0 +1,130 @@
+"""The watcher at work: capacity and facts out to JetStream, logs to whoever asks."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.js.errors import NotFoundError
+
+from services.watcher.app import create
+from services.watcher.settings import WatcherSettings
+from shared.contracts.facts import decode_fact
+from shared.contracts.queries import Capacity, LogsAnswer, LogsAsked
+from shared.runtime.topology import ensure
+from tests.databases import FreshDatabase
+from tests.integration.backends.local.harness import Backend
+from tests.integration.launcher.story import Job
+from tests.servers import NatsServer
+
+
+@pytest.fixture
+async def admin(nats_url: str, nats_server: NatsServer) -> AsyncIterator[Client]:
+    """The broker's administrator, with every stream and consumer there."""
+    connection = await nats.connect(nats_url, **nats_server.login("admin"))
+    await ensure(connection.jetstream())
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def api(nats_url: str, nats_server: NatsServer) -> AsyncIterator[Client]:
+    """The api's login."""
+    connection = await nats.connect(nats_url, **nats_server.login("api"))
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def watcher(
+    admin: Client, service_database: FreshDatabase, nats_server: NatsServer, backend: Backend
+) -> AsyncIterator[None]:
+    """A watcher at work."""
+    database = await service_database("watcher")
+    settings = WatcherSettings.model_validate(
+        {
+            "database_url": database.url,
+            "nats_url": nats_server.url,
+            "nats_user": "watcher",
+            "nats_password": nats_server.password("watcher"),
+            "local_root": backend.root,
+            "local_slots": 40,
+        }
+    )
+    async with create(settings).lifespan():
+        yield
+
+
+async def eventually(look: Callable[[], Any], what: str) -> Any:
+    """Wait for what `look` gives."""
+    deadline = asyncio.get_running_loop().time() + 20
+    while (found := await look()) is None:
+        assert asyncio.get_running_loop().time() < deadline, what
+        await asyncio.sleep(0.02)
+    return found
+
+
+async def last(admin: Client, stream: str, subject: str) -> bytes | None:
+    """The newest message on a subject."""
+    try:
+        message = await admin.jetstream().get_last_msg(stream, subject)
+    except NotFoundError:
+        return None
+    return message.data
+
+
+async def capacity(admin: Client) -> Capacity | None:
+    """The newest report."""
+    body = await last(admin, "CLUSTERS", "clusters.v1.local.capacity")
+    return None if body is None else Capacity.model_validate_json(body)
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_capacity_is_told_at_the_start_and_when_the_host_is_gone(admin: Client, backend: Backend) -> None:
+    told = await eventually(lambda: capacity(admin), "a report")
+    assert (told.gpus, told.slots, told.virtual, told.reachable) == (8, 40, True, True)
+    assert (told.cluster, told.coretype) == ("local", "local")
+    backend.kill_host()
+
+    async def unreachable() -> Capacity | None:
+        report = await capacity(admin)
+        return None if report is None or report.reachable else report
+
+    told = await eventually(unreachable, "a report that the host is gone")
+    assert (told.gpus, told.slots) == (8, 40)
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_a_job_is_told_from_start_to_end_and_its_output_can_be_read(
+    admin: Client, api: Client, backend: Backend
+) -> None:
+    job = Job("sh", "-c", "printf 'one\\ntwo\\n'; echo oops >&2; exit 3")
+    request = await backend.request(job.id, *job.spec.command)
+    await backend.submit(request)
+    body = await eventually(lambda: last(admin, "FACTS", "facts.v1.watcher.exited"), "an exit")
+    assert decode_fact("facts.v1.watcher.exited", body).job == job.id
+
+    async def ask(**how: Any) -> LogsAnswer:
+        asked = LogsAsked(tenant="acme", job=job.id, attempt=1, **how)
+        reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=5)
+        assert "Tidegate-Error" not in (reply.headers or {}), reply.headers
+        return LogsAnswer.model_validate_json(reply.data)
+
+    answer = await ask()
+    assert (answer.found, base64.b64decode(answer.data)) == (True, b"one\ntwo\n")
+    assert (answer.next_offset, answer.size_bytes) == (8, 8)
+    assert base64.b64decode((await ask(stream="stderr")).data) == b"oops\n"
+    rest = await ask(offset=4, limit_bytes=2)
+    assert (base64.b64decode(rest.data), rest.next_offset, rest.size_bytes) == (b"tw", 6, 8)
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_names_that_lead_elsewhere_are_refused(api: Client, tmp_path: Path) -> None:
+    asked = LogsAsked(tenant="../../etc", job="j" + "0" * 26, attempt=1)
+    reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=5)
+    assert reply.headers is not None
+    assert "no tenant's name" in reply.headers["Tidegate-Error"]
