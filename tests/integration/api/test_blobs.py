@@ -1,6 +1,8 @@
 """Snapshots in, outputs and logs out: streamed, verified, and of the token's tenant only."""
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,9 +13,24 @@ import httpx
 import orjson
 
 from shared.contracts.queries import LogsAnswer, LogsAsked, Manifest, OutputFile, OutputsAnswer
-from tests.integration.api.conftest import RunningApi, eventually
+from tests.integration.api.conftest import ACME_USER, RunningApi, eventually
 
 Answering = Callable[..., Awaitable[None]]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file()]
+
+
+async def _announce(api: RunningApi, path: str, size: int) -> str:
+    """The answer to the head of an upload whose body never comes."""
+    host, port = api.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"PUT {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ACME_USER}\r\n".encode())
+    writer.write(f"Content-Length: {size}\r\n\r\n".encode())
+    answer = (await reader.readuntil(b"}")).decode()
+    writer.close()
+    return answer
 
 
 def _digest(content: bytes) -> str:
@@ -30,7 +47,7 @@ async def test_stores_a_snapshot_once_under_its_tenant(
     assert (await rin.head(path)).status_code == 200
     assert (await rin.put(path, content=content)).status_code == 200
     assert (await kay.head(path)).status_code == 404
-    stored = [file for file in tmp_path.rglob("*") if file.is_file()]
+    stored = _files(tmp_path)
     assert [str(file.relative_to(tmp_path)) for file in stored] == [
         f"acme/snapshots/{_digest(content).removeprefix('sha256:')}.tar.gz"
     ]
@@ -50,9 +67,10 @@ async def test_refuses_a_snapshot_that_is_not_what_was_announced(
     wrong = await rin.put("/v1/snapshots/sha256:12", content=b"x")
     assert (wrong.status_code, "64 hexadecimal digits" in wrong.json()["detail"]) == (422, True)
     limit = api.api.settings.max_snapshot_bytes
-    large = await rin.put(f"/v1/snapshots/{_digest(b'x')}", content=b"x", headers={"Content-Length": str(limit + 1)})
-    assert (large.status_code, ".tidegateignore" in large.json()["detail"]) == (413, True)
-    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
+    large = await _announce(api, f"/v1/snapshots/{_digest(b'x')}", limit + 1)
+    assert large.startswith("HTTP/1.1 413")
+    assert ".tidegateignore" in large
+    assert _files(tmp_path) == []
 
 
 async def test_an_upload_that_breaks_off_leaves_nothing(
@@ -62,12 +80,10 @@ async def test_an_upload_that_breaks_off_leaves_nothing(
         yield b"x" * 100_000
         raise ConnectionError("the client is gone")
 
-    try:
+    with contextlib.suppress(ConnectionError):
         await rin.put(f"/v1/snapshots/{_digest(b'x')}", content=half())
-    except ConnectionError:
-        pass
     assert (await rin.head(f"/v1/snapshots/{_digest(b'x')}")).status_code == 404
-    assert [file for file in tmp_path.rglob("*.tar.gz")] == []
+    assert [file for file in _files(tmp_path) if file.suffix == ".gz"] == []
 
 
 async def test_serves_outputs_and_ranges_of_them(
@@ -175,8 +191,8 @@ async def test_follows_a_log_until_the_job_has_ended_and_everything_was_read(
             if received == b"one ":
                 log.content += b"two "
             elif received == b"one two ":
-                await rin.post(f"/v1/jobs/{job}/stop")
                 log.content += b"three"
+                await rin.post(f"/v1/jobs/{job}/stop")
     assert received == b"one two three"
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events: resumed without a gap or a duplicate, from several replicas, ended with the job or the process."""
+"""Server-sent events: resumed without a gap or a duplicate, from several replicas, ended with job or process."""
 
 import asyncio
 from collections.abc import AsyncIterator
