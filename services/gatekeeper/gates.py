@@ -125,7 +125,7 @@ def capacity(job: Waiting, room: Room) -> Closed | None:
         return _capacity(job, reason, "kept", "jobs that end", have=0)
     best = max(known, key=room.free_gpus)
     where = f"cluster {best.cluster}"
-    reason = f"{_few(job.gpus, where, room.free_gpus(best), best.gpus)} of coretype {job.coretype}"
+    reason = f"{_few(job.gpus, where, room.free_gpus(best), best.total_gpus)} of coretype {job.coretype}"
     return _capacity(job, reason, "full", "jobs that end", have=room.free_gpus(best))
 
 
