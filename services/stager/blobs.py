@@ -92,12 +92,11 @@ class Blobs:
             return obstore.head(self._store, key)["size"]
 
     def remove(self, name: str) -> None:
-        """Remove the object of that name, or everything in the folder of that name."""
+        """Remove everything in the folder of that name, or where there is none the object; gone already is no error."""
         with _store_errors(name):
-            for batch in obstore.list(self._store, name):
-                obstore.delete(self._store, [found["path"] for found in batch])
+            below = [found["path"] for batch in obstore.list(self._store, name) for found in batch]
             with suppress(FileNotFoundError):
-                obstore.delete(self._store, name)
+                obstore.delete(self._store, below or name)
 
     def folders(self, prefix: str) -> list[str]:
         """The folders and objects directly below the folder `prefix`, by their full names."""

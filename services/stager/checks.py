@@ -192,8 +192,9 @@ class _Checking:
             said = f"{what} cannot be there: the job was submitted without a directory"
             self.findings.append(Finding(code=code, place=place, message=said))
             return
-        near = self._near_path(path)
-        if path.rstrip("/") in self._tree.members:
+        is_dead_link = posixpath.normpath(path) in self._tree.members
+        near = None if is_dead_link else self._near_path(path)
+        if is_dead_link:
             said = f"{what} is a link in the submitted directory that leads to nothing in it"
         elif near is not None:
             said = f"{what} is not in the submitted directory; did you mean {shown(near)}?"

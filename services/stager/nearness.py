@@ -17,11 +17,12 @@ def near_word(given: str, names: Iterable[str]) -> str | None:
 
 
 def near_path(given: str, paths: Iterable[str]) -> str | None:
-    """The path most likely meant: alike in the same folder, then of that name elsewhere, then alike as a whole."""
-    folder, name = posixpath.split(posixpath.normpath(given))
+    """The path most likely meant: of that very name elsewhere, then alike in the same folder, then alike as a whole."""
+    wanted = posixpath.normpath(given)
+    folder, name = posixpath.split(wanted)
     known = list(paths)
-    beside = near_word(name, (posixpath.basename(path) for path in known if posixpath.dirname(path) == folder))
-    if beside is not None:
-        return posixpath.join(folder, beside)
     elsewhere = min((path for path in known if posixpath.basename(path) == name), key=len, default=None)
-    return elsewhere or near_word(posixpath.normpath(given), known)
+    if elsewhere is not None:
+        return elsewhere
+    beside = near_word(name, (posixpath.basename(path) for path in known if posixpath.dirname(path) == folder))
+    return posixpath.join(folder, beside) if beside is not None else near_word(wanted, known)

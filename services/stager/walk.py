@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.stager.patterns import Patterns
-from shared.contracts.snapshot import MAX_PATH_BYTES, LeadsOut, follow, shown
+from shared.contracts.snapshot import MAX_DEPTH, MAX_PATH_BYTES, LeadsOut, follow, shown
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -148,6 +148,8 @@ class Walk:
                 return f"its path is longer than {MAX_PATH_BYTES} bytes"
         except UnicodeEncodeError:
             return "its name is not UTF-8, which not every store can hold: rename it in the job"
+        if path.count("/") >= MAX_DEPTH:
+            return f"it lies more than {MAX_DEPTH} folders deep"
         if stat.S_ISDIR(status.st_mode):
             return None
         if not stat.S_ISREG(status.st_mode):
@@ -171,6 +173,8 @@ class Walk:
             return path, status, "it is a link to nothing"
 
     def _link_at(self, path: str) -> str | None:
+        if path.count("/") >= MAX_DEPTH:
+            raise LeadsOut(f"it leads more than {MAX_DEPTH} folders deep")
         folder, name = posixpath.split(path)
         try:
             parent = self._open_folder(folder)
@@ -184,11 +188,12 @@ class Walk:
             os.close(parent)
         for prefix in self._prefixes:  # an absolute link to something inside stays inside
             if target.startswith(prefix):
-                return "../" * folder_depth(path) + target[len(prefix) :]
+                return "../" * path.count("/") + target[len(prefix) :]
         return target
 
     def _open_folder(self, path: str) -> int:
-        """The folder at a path without links; raises OSError where there is a link in it, or no folder."""
+        """The folder at a path without links; raises OSError where there is a link in it, or no folder. Always from the
+        top, so that an open folder that was moved away is not read on; hence the bound on depth."""
         fd = os.dup(self._root)
         for part in path.split("/") if path else ():
             try:
@@ -201,11 +206,6 @@ class Walk:
 
 class TooMany(Exception):
     """There is more than is ever read."""
-
-
-def folder_depth(path: str) -> int:
-    """How many folders lie between the root and what `path` names."""
-    return path.count("/")
 
 
 def refusal(refused: Refused) -> str:

@@ -11,6 +11,8 @@ MAX_MEMBERS: Final = 200_000
 """Files, folders and links in one snapshot."""
 MAX_PATH_BYTES: Final = 4095
 MAX_NAME_BYTES: Final = 255
+MAX_DEPTH: Final = 128
+"""Folders in one another: what walks and removes trees needs a bound."""
 _LONGEST_SHOWN: Final = 120
 _MAX_LINKS: Final = 40  # what Linux follows in one path: path_resolution(7)
 
@@ -61,6 +63,8 @@ def shown(name: str) -> str:
 
 def why_bad_name(path: str) -> str | None:
     """Why no file can have this (relative) path, None where one can."""
+    if path.count("/") >= MAX_DEPTH:
+        return f"it lies more than {MAX_DEPTH} folders deep"
     size = len(path.encode("utf-8", "surrogateescape"))
     if size > MAX_PATH_BYTES:
         return f"its path has {size} bytes; at most {MAX_PATH_BYTES} are possible"
