@@ -22,6 +22,7 @@ from nats.aio.msg import Msg
 
 from shared.runtime.errors import (
     BrokerUnavailable,
+    LoginRefused,
     PublishDenied,
     PublishRefused,
     RpcError,
@@ -85,7 +86,7 @@ class Broker:
         if self.failed.done():
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
-            raise PublishDenied(self.failed.result())
+            raise LoginRefused(self.failed.result())
         await connecting
 
     async def serve(self) -> None:

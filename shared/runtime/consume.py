@@ -29,6 +29,7 @@ _SILENT_LIMIT: Final = 40
 """Deliveries after which a message is parked unheard: each time the process died before it could say why."""
 _HEARTBEAT_SECONDS: Final = ACK_WAIT_SECONDS / 3
 _LONG_SECONDS: Final = 60.0
+_TOKENS, _DELIVERED, _PENDING = 9, 4, 8  # of an acknowledgement subject, see `_delivery`
 _MAX_WAITS: Final = 5
 """Losing the database in the same batch so often while it answers pings in between is the batch's own fault."""
 
@@ -36,6 +37,7 @@ _meter = metrics.get_meter("tidegate")
 _handled = _meter.create_counter("tidegate_consumer_handled", description="Messages handled and acknowledged")
 _failed = _meter.create_counter("tidegate_consumer_failed", description="Messages handed back after an error")
 _parked = _meter.create_counter("tidegate_consumer_parked", description="Messages put among the dead letters")
+_pending = _meter.create_gauge("tidegate_consumer_pending", description="Messages in the stream not delivered yet")
 _seconds = _meter.create_histogram("tidegate_consumer_batch", unit="s", description="Time of one batch in its handler")
 
 
@@ -87,6 +89,7 @@ class ConsumeLoop:
         try:
             while messages := await self._puller.take():
                 self._since = time.monotonic()
+                _pending.set(_left(messages[-1]), self._labels)
                 batch = [_Held(message, _delivery(message)) for message in messages]
                 self._running.update(batch)
                 await self._all(batch)
@@ -244,5 +247,11 @@ def _delivery(message: Msg) -> Delivery:
     `<domain>.<account>` before the stream.
     """
     tokens = message.reply.split(".")
-    first = 4 if len(tokens) == 9 else 6
+    first = _DELIVERED if len(tokens) == _TOKENS else _DELIVERED + 2
     return Delivery(message.subject, message.data, message.headers or {}, int(tokens[first]), int(tokens[first + 1]))
+
+
+def _left(message: Msg) -> int:
+    """How many messages the consumer had still before it when this one was delivered."""
+    tokens = message.reply.split(".")
+    return int(tokens[_PENDING if len(tokens) == _TOKENS else _PENDING + 2])

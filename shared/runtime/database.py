@@ -13,7 +13,7 @@ from typing import Any, Final
 import asyncpg
 import orjson
 
-from shared.runtime.errors import DatabaseUnavailable
+from shared.runtime.errors import DatabaseUnavailable, LoginRefused
 from shared.runtime.outbox import INSERT, Outgoing, insert_arguments
 
 _LOST: Final = (
@@ -22,6 +22,11 @@ _LOST: Final = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
+)
+_REFUSED: Final = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
 )
 _PING_AFTER_SECONDS: Final = 1.0  # a connection used a moment ago is alive: under load no ping is spent
 _COMMAND_TIMEOUT_SECONDS: Final = 60.0  # above the role's statement_timeout: only for a server that is silent
@@ -108,18 +113,22 @@ class Database:
         """Open the pool; raises `DatabaseUnavailable` while the server is away. Safe to call again."""
         if self._pool is not None:
             return
+        pool = asyncpg.create_pool(
+            self._dsn,
+            min_size=1,
+            max_size=self._max_connections,
+            reset=_nothing_to_reset,
+            init=_use_json,
+            connection_class=_Connection,
+            command_timeout=_COMMAND_TIMEOUT_SECONDS,
+            timeout=10,
+            server_settings=self._server_settings(),
+        )
         with connection_errors():
-            self._pool = await asyncpg.create_pool(
-                self._dsn,
-                min_size=1,
-                max_size=self._max_connections,
-                reset=_nothing_to_reset,
-                init=_use_json,
-                connection_class=_Connection,
-                command_timeout=_COMMAND_TIMEOUT_SECONDS,
-                timeout=10,
-                server_settings=self._server_settings(),
-            )
+            try:
+                self._pool = await pool
+            except _REFUSED as error:
+                raise LoginRefused(f"PostgreSQL refuses the login for schema {self._schema}: {error}") from error
 
     async def close(self) -> None:
         """Close all connections; those still in use after 5 s are cut."""
@@ -219,13 +228,13 @@ class Database:
 
 
 class connection_errors:
-    """Turns the many ways in which connecting fails into one; a wrong login stays what it is."""
+    """Turns the many ways in which connecting fails into one, a password that is being changed among them."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (*_LOST, OSError, TimeoutError, asyncpg.InterfaceError)):
+        if isinstance(error, (*_LOST, *_REFUSED, OSError, TimeoutError, asyncpg.InterfaceError)):
             raise DatabaseUnavailable(f"PostgreSQL cannot be reached: {error or type(error).__name__}") from error
 
 

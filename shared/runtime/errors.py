@@ -41,5 +41,9 @@ class PublishDenied(PublishRefused):
     """This NATS user may not publish on that subject."""
 
 
+class LoginRefused(Exception):
+    """A store is there and does not let this service in: the login is wrong, which waiting does not mend."""
+
+
 class SettingsError(Exception):
     """A setting is missing or wrong. The text names the variable, what was given (unless secret) and what is right."""

@@ -4,10 +4,12 @@ import logging
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 from opentelemetry import trace
+
+_SHORTEST_SECRET: Final = 4  # blotting out shorter ones would spoil words, and by that show what they are
 
 
 class Log:
@@ -42,7 +44,7 @@ class _Formatter(logging.Formatter):
         super().__init__()
         self._service = service
         self._json = shape == "json"
-        self._secrets = [secret for secret in secrets if secret]
+        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever the message holds."""

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import Final
 
 import asyncpg
@@ -182,8 +181,10 @@ async def _within(seconds: float, event: asyncio.Event) -> None:
 
 def _by_stream(rows: Iterable[UnsentRow]) -> list[tuple[str, list[UnsentRow]]]:
     """Rows of one stream together, in their order: an atomic batch has one stream."""
-    ordered = sorted(rows, key=lambda row: stream_of(row.message.subject))  # stable: ids stay ascending
-    return [(stream, list(part)) for stream, part in groupby(ordered, key=lambda row: stream_of(row.message.subject))]
+    parts: dict[str, list[UnsentRow]] = {}
+    for row in rows:
+        parts.setdefault(stream_of(row.message.subject), []).append(row)
+    return list(parts.items())
 
 
 def _wire(row: UnsentRow) -> tuple[str, bytes, Mapping[str, str]]:

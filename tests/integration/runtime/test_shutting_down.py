@@ -118,6 +118,13 @@ async def test_a_refused_login_ends_the_process_and_says_so(stores: Stores, tmp_
     assert process.returncode == 1
     assert b"refuses user gatekeeper" in errors
     assert b"wrong" not in errors
+    assert b"Traceback" not in errors
+    dsn = stores.dsn("gatekeeper").replace(stores.postgres.password("gatekeeper"), "mistaken")
+    async with a_process(stores, tmp_path, TIDEGATE_DATABASE_URL=dsn) as process:
+        _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert b"PostgreSQL refuses the login for schema gatekeeper" in errors
+    assert b"mistaken" not in errors
 
 
 async def test_enqueued_messages_leave_before_the_exit(stores: Stores) -> None:
