@@ -1,7 +1,7 @@
 """`python -m services.api`."""
 
-import asyncio
 import gc
+import signal
 import sys
 from types import FrameType
 
@@ -12,10 +12,8 @@ from services.api.app import create_app
 from services.api.feed import Feed
 from services.api.settings import ApiSettings
 from shared.runtime.errors import SettingsError
-from shared.runtime.service import Service
 
 _FINISH_SECONDS = 10
-_LOOK_SECONDS = 1.0
 
 
 class Server(uvicorn.Server):
@@ -31,18 +29,10 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-async def _serve(server: Server, service: Service) -> int:
-    """Serve until a signal (0), or until the broker withdraws the login (1)."""
-    serving = asyncio.create_task(server.serve())
-    lost = False
-    while not serving.done():
-        await asyncio.wait({serving}, timeout=_LOOK_SECONDS)
-        failed = service.broker.failed
-        if failed is not None and failed.done() and not lost:
-            service.log.error("broker is gone for good", reason=failed.result())
-            lost = server.should_exit = True
-    await serving
-    return 1 if lost or not server.started else 0
+async def _serve(server: Server) -> int:
+    """Serve until a signal; the service raises SIGTERM itself where the broker withdraws its login."""
+    await server.serve()
+    return 0 if server.started else 1
 
 
 def main() -> int:
@@ -63,7 +53,10 @@ def main() -> int:
         server_header=False,
         timeout_graceful_shutdown=_FINISH_SECONDS,
     )
-    return uvloop.run(_serve(Server(config, feed), service))
+    # At its end uvicorn puts these handlers back and raises the signal that ended it again: exit by code, not by it.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(service.exit_code))
+    return uvloop.run(_serve(Server(config, feed)))
 
 
 if __name__ == "__main__":
