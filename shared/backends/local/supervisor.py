@@ -7,6 +7,7 @@ when there is no child left.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -250,8 +251,11 @@ def become_supervisor(kept_fd: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    os.closerange(3, kept_fd)
-    os.closerange(kept_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    # By list: up to the limit of open files it would take minutes where that limit is a billion.
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd > 2 and fd != kept_fd:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(fd)
     linux.become_subreaper()
     linux.name_process(sweeping.SUPERVISOR_NAME)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -42,18 +43,17 @@ class Backend:
         self.host: subprocess.Popen[bytes] | None = None
         self.log = root.parent / "host.log"
 
-    async def start_host(self, *options: str) -> None:
-        """Returns when it answers."""
+    async def start_host(self, *options: str, through: Sequence[str] = ()) -> None:
+        """Returns when it answers. `through` is a program that sets something up and then becomes the host."""
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "shared.backends.local.host", "--root", str(self.root), *options]
+            command = [*through, sys.executable, "-m", "shared.backends.local.host", "--root", str(self.root), *options]
             self.host = subprocess.Popen(command, stderr=log, cwd=REPOSITORY)  # noqa: ASYNC220 - it is waited for below
-        await self.host_answers(self.host.pid, self.host.poll)
+        await self._host_answers(self.host)
 
-    async def host_answers(self, pid: int, ended: Callable[[], int | None]) -> None:
-        """Wait until the host with this pid answers; fail when it ends first."""
+    async def _host_answers(self, host: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + 20
         while True:
-            assert ended() is None, f"the host ended: {self.log.read_text()}"
+            assert host.poll() is None, f"the host ended: {self.log.read_text()}"
             try:
                 status = await self.client.status()
             except CouldNotAsk:
@@ -61,7 +61,7 @@ class Backend:
                 await asyncio.sleep(0.01)
                 continue
             assert status.host is not None
-            assert status.host.pid == pid
+            assert status.host.pid == host.pid
             return
 
     def kill_host(self) -> None:
@@ -172,13 +172,31 @@ class Backend:
         return int(json.loads(self.record(submission, layout.CLAIM).read_text())["supervisor"]["pid"])
 
 
-async def supervise(backend: Backend, requests: Sequence[LaunchRequest]) -> None:
-    """Run one supervisor for each request, without a host and all at once, until they have ended."""
+@dataclass(frozen=True)
+class Round:
+    """Supervisors of these requests let go at once; the attempt revoked that long after, if at all."""
+
+    requests: Sequence[LaunchRequest]
+    revoke_after_microseconds: int | None = None
+
+
+async def supervise(backend: Backend, *rounds: Round) -> list[bool | None]:
+    """Run the rounds one after the other, without a host; for each with a revocation, whether that saw a claim."""
     program = [sys.executable, "-m", "tests.integration.backends.local.supervising"]
-    given = json.dumps({"root": backend.client.root, "orders": [request.fields() for request in requests]})
-    process = await asyncio.create_subprocess_exec(*program, stdin=asyncio.subprocess.PIPE, cwd=REPOSITORY)
-    await process.communicate(given.encode())
+    orders = [
+        {
+            "orders": [request.fields() for request in one.requests],
+            "revoke_after": one.revoke_after_microseconds,
+        }
+        for one in rounds
+    ]
+    given = json.dumps({"root": backend.client.root, "rounds": orders}).encode()
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*program, stdin=pipe, stdout=pipe, cwd=REPOSITORY)
+    said, _ = await process.communicate(given)
     assert process.returncode == 0
+    answers: list[bool | None] = json.loads(said)
+    return answers
 
 
 def is_running(pid: int) -> bool:

@@ -1,14 +1,20 @@
-"""Forks one supervisor per order, without a host and its checks, all let go at the same moment.
+"""Forks supervisors without a host and its checks, round after round, all of a round let go at the same moment.
 
-Run as a program: reads {root, orders} as JSON from standard input, and ends when all supervisors have. It shows what
-the claim alone is worth, and what a supervisor does when the world has changed since the host looked.
+Run as a program: reads {root, rounds} as JSON from standard input. A round has orders, and may have a `revoke_after` in
+microseconds: then the attempt is revoked that long after letting go (or before, where negative), and whether that saw a
+claim is printed. It shows what the claim alone is worth, and what a supervisor does when the world has changed since
+the host looked.
 """
 
+import asyncio
 import json
 import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 from shared.backends.local import layout, uids, view
+from shared.backends.local.client import LocalClient
 from shared.backends.local.orders import Order
 from shared.backends.local.supervisor import Supervisor, become_supervisor
 
@@ -29,15 +35,42 @@ def _fork(root: str, order: Order, gate: tuple[int, int]) -> int:
     return pid
 
 
+def _revoke(root: str, order: Order) -> bool:
+    async def revoke_and_read() -> bool:
+        client = LocalClient(root)
+        await client.revoke(order.attempt_directory(root))
+        return bool(await client.claims(order.attempt_directory(root)))
+
+    return asyncio.run(revoke_and_read())
+
+
+def _round(root: str, orders: list[Order], revoke_after: int | None) -> bool | None:
+    gate = os.pipe()
+    pids = [_fork(root, order, gate) for order in orders]
+    with ThreadPoolExecutor(1) as revoker:
+        claimed = None
+        if revoke_after is not None and revoke_after < 0:
+            claimed = revoker.submit(_revoke, root, orders[0])
+            time.sleep(-revoke_after / 1e6)
+        os.close(gate[1])
+        if revoke_after is not None and revoke_after >= 0:
+            time.sleep(revoke_after / 1e6)
+            claimed = revoker.submit(_revoke, root, orders[0])
+        for pid in pids:
+            os.waitpid(pid, 0)
+        os.close(gate[0])
+        return None if claimed is None else claimed.result()
+
+
 def main() -> None:
-    """Let them race."""
+    """Let them race; prints one answer a round."""
     given = json.load(sys.stdin)
     view.isolate(given["root"], [])
-    gate = os.pipe()
-    pids = [_fork(given["root"], Order(fields), gate) for fields in given["orders"]]
-    os.close(gate[1])
-    for pid in pids:
-        os.waitpid(pid, 0)
+    answers = [
+        _round(given["root"], [Order(fields) for fields in one["orders"]], one["revoke_after"])
+        for one in given["rounds"]
+    ]
+    json.dump(answers, sys.stdout)
 
 
 if __name__ == "__main__":

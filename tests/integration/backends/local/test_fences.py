@@ -1,6 +1,5 @@
 """An attempt's command starts once, and not at all once the attempt is revoked."""
 
-import asyncio
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,7 @@ from shared.backends.local.messages import Claim, LaunchKind, LaunchRequest, Rel
 from shared.backends.local.names import submission_name
 from shared.backends.local.observer import LocalState, look
 from shared.backends.local.records import ExitRecord
-from tests.integration.backends.local.harness import Backend, supervise
+from tests.integration.backends.local.harness import Backend, Round, supervise
 
 LEDGER = "echo ran >> ledger"
 
@@ -33,25 +32,24 @@ def _ledger(backend: Backend, request: LaunchRequest) -> str:
 
 
 async def test_two_supervisors_racing_for_one_attempt_run_it_once_100_times(backend: Backend) -> None:
+    pairs = [await _racers(backend, f"race{index}") for index in range(100)]
+    await supervise(backend, *(Round(pair[:: 1 if index % 2 else -1]) for index, pair in enumerate(pairs)))
     winners = set()
-    for index in range(100):
-        racers = await _racers(backend, f"race{index}")
-        await supervise(backend, racers)
-        assert _ledger(backend, racers[0]) == "ran\n"
-        ends = {request.submission: _end(backend, request) for request in racers}
+    for pair in pairs:
+        assert _ledger(backend, pair[0]) == "ran\n"
+        ends = {request.submission: _end(backend, request) for request in pair}
         (winner,) = (submission for submission, end in ends.items() if end.ran)
         (loser,) = (submission for submission, end in ends.items() if not end.ran)
         assert (ends[winner].code, ends[loser].code, ends[loser].reason) == (0, 75, "attempt_claimed")
         assert winner in (ends[loser].sentence or "")
-        claims = await backend.client.claims(backend.directory(racers[0]).parent)
-        assert claims == (Claim("claim", winner),)
+        assert await backend.client.claims(backend.directory(pair[0]).parent) == (Claim("claim", winner),)
         winners.add(winner.rpartition(".")[2])
     assert winners == {"one", "two"}, "it was a race"
 
 
 async def test_the_same_submission_supervised_twice_runs_once_and_keeps_its_record(backend: Backend) -> None:
     request = await backend.request("doubled", "sh", "-c", LEDGER)
-    await supervise(backend, [request, request])
+    await supervise(backend, Round([request, request]))
     assert _ledger(backend, request) == "ran\n"
     assert _end(backend, request).ran
 
@@ -59,7 +57,7 @@ async def test_the_same_submission_supervised_twice_runs_once_and_keeps_its_reco
 async def test_an_attempt_revoked_before_the_start_exits_75_and_never_ran(backend: Backend) -> None:
     request = await backend.request("revoked", "sh", "-c", LEDGER)
     await backend.client.revoke(backend.directory(request).parent)
-    await supervise(backend, [request])
+    await supervise(backend, Round([request]))
     end = _end(backend, request)
     assert (end.ran, end.code, end.reason, end.started_at) == (False, 75, "revoked", None)
     assert _ledger(backend, request) == ""
@@ -67,26 +65,22 @@ async def test_an_attempt_revoked_before_the_start_exits_75_and_never_ran(backen
 
 async def test_a_revocation_racing_with_the_start_leaves_no_doubt(backend: Backend) -> None:
     """Revoke, then read the claims: without a claim nothing has started nor will."""
+    requests = [await backend.request(f"fence{index}", "sh", "-c", LEDGER) for index in range(100)]
+    # From well before the start to well after it; how long either takes is the machine's matter.
+    rounds = [Round([request], 200 * index - 10_000) for index, request in enumerate(requests)]
     outcomes = set()
-    for index in range(60):
-        request = await backend.request(f"fence{index}", "sh", "-c", LEDGER)
-        directory = backend.directory(request).parent
-        supervisor = asyncio.create_task(supervise(backend, [request]))
-        await asyncio.sleep(0.055 + 0.0006 * index)  # about when it has imported: some come first, some last
-        await backend.client.revoke(directory)
-        claims = await backend.client.claims(directory)
-        await supervisor
+    for request, claimed in zip(requests, await supervise(backend, *rounds), strict=True):
         end = _end(backend, request)
-        outcomes.add((bool(claims), end.ran))
         assert (_ledger(backend, request) == "ran\n") == end.ran
-        assert claims or not end.ran
-    assert {(False, False), (True, True)} & outcomes
+        assert claimed or not end.ran
+        outcomes.add((claimed, end.ran))
+    assert {(False, False), (True, True)} <= outcomes, "it was a race"
 
 
 async def test_a_stop_before_the_start_keeps_it_from_starting(backend: Backend) -> None:
     request = await backend.request("stopped", "sh", "-c", LEDGER)
     create_record(str(backend.record(request.submission, layout.STOP)), {"grace_seconds": 1, "signal": 15})
-    await supervise(backend, [request])
+    await supervise(backend, Round([request]))
     end = _end(backend, request)
     assert (end.ran, end.code, end.reason) == (False, 75, "stopped_before_start")
     assert end.stop_seen_at is not None
@@ -143,7 +137,7 @@ async def test_a_claim_that_cannot_be_read_is_still_a_claim(backend: Backend) ->
     (directory / "claim").write_text("")
     assert await backend.client.claims(directory) == (Claim("claim", None),)
     assert (await backend.launch(request)).kind is LaunchKind.REFUSED
-    await supervise(backend, [request])
+    await supervise(backend, Round([request]))
     assert _end(backend, request).reason == "attempt_claimed"
     assert _ledger(backend, request) == ""
 
@@ -151,7 +145,7 @@ async def test_a_claim_that_cannot_be_read_is_still_a_claim(backend: Backend) ->
 async def test_a_claim_by_a_link_to_nowhere_is_still_a_claim(backend: Backend) -> None:
     request = await backend.request("link", "sh", "-c", LEDGER)
     os.symlink("/nowhere", backend.directory(request).parent / "claim")
-    await supervise(backend, [request])
+    await supervise(backend, Round([request]))
     assert _end(backend, request).reason == "attempt_claimed"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from shared.backends.local import layout
 from shared.backends.local.observer import LocalState
-from tests.integration.backends.local.harness import AS_ROOT, REPOSITORY, Backend, pids_in
+from tests.integration.backends.local.harness import AS_ROOT, Backend, pids_in
 
 pytestmark = pytest.mark.skipif(not AS_ROOT, reason="needs root to give tenants users of their own")
 
@@ -167,25 +167,35 @@ async def test_a_hidden_directory_is_empty_for_jobs_though_its_modes_are_open() 
 
 async def test_without_mounts_of_its_own_a_job_below_a_closed_home_says_what_to_do(backend: Backend) -> None:
     backend.end_host()
-    log = backend.log.open("ab")
-    drop = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
-    command = [*drop, sys.executable, "-m", "shared.backends.local.host", "--root", str(backend.root)]
-    host = await asyncio.create_subprocess_exec(*command, cwd=REPOSITORY, stderr=log)
-    try:
-        request = await backend.request("closed", "true")
-        await backend.host_answers(host.pid, lambda: host.returncode)
-        await backend.submit(request)
-        assert (await backend.client.status()).isolation == "permissions"
-        end = (await backend.until(request.submission, LocalState.EXITED)).exit
-        assert end is not None
-        assert (end.ran, end.reason) == (False, "working_directory_unreachable")
-        closed = next(path for path in reversed(backend.root.parents) if not path.stat().st_mode & stat.S_IXOTH)
-        assert f"{closed} is closed to user" in (end.sentence or "")
-        assert "chmod o+x" in (end.sentence or "")
-    finally:
-        host.send_signal(signal.SIGTERM)
-        await host.wait()
-        log.close()
+    await backend.start_host(through=["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"])
+    assert (await backend.client.status()).isolation == "permissions"
+    end = (await backend.run(await backend.request("closed", "true"))).exit
+    assert end is not None
+    assert (end.ran, end.reason) == (False, "working_directory_unreachable")
+    closed = next(path for path in reversed(backend.root.parents) if not path.stat().st_mode & stat.S_IXOTH)
+    assert f"{closed} is closed to user" in (end.sentence or "")
+    assert "chmod o+x" in (end.sentence or "")
+
+
+async def test_a_job_is_in_no_group_that_its_host_is_in(backend: Backend) -> None:
+    backend.end_host()
+    await backend.start_host(through=["setpriv", "--groups", "4,24"])
+    request = await backend.request("groups", "id", "-G")
+    await backend.run(request)
+    assert backend.output(request).split() == [str(await backend.client.uid_for("acme"))]
+
+
+async def test_what_is_bound_into_the_view_is_read_only_but_the_root(backend: Backend) -> None:
+    request = await backend.request("mounts", "cat", "/proc/self/mountinfo")
+    await backend.run(request)
+    mounts = [line.split()[4:6] for line in backend.output(request).splitlines()]
+    options = {path: modes.split(",") for path, modes in mounts}
+    assert "rw" in options[str(backend.root)]
+    bound = [path for path in options if path in (sys.prefix, sys.base_prefix)]
+    covers = [path for path in options if str(backend.root).startswith(f"{path}/") and path != "/"]
+    assert covers
+    for path in (*bound, *covers):
+        assert "ro" in options[path], path
 
 
 @pytest.fixture

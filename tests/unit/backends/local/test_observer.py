@@ -142,10 +142,11 @@ def test_a_fifo_a_link_and_a_directory_are_no_records(records: Records) -> None:
     records.write(JOB, layout.CLAIM)
     os.mkfifo(records.path(JOB, layout.EXIT))
     records.path(JOB, layout.STARTED).mkdir()
-    elsewhere = records.root / "elsewhere.json"
-    elsewhere.write_text("{}")
-    records.path(JOB, layout.SPEC).symlink_to(elsewhere)
-    assert observe(records).state is LocalState.CLAIMED
+    records.write(JOB, layout.STOP_SEEN)
+    records.path(JOB, layout.STOP_SEEN).rename(records.root / "elsewhere.json")
+    records.path(JOB, layout.STOP_SEEN).symlink_to(records.root / "elsewhere.json")
+    seen = observe(records)
+    assert (seen.state, seen.stop_seen_at) == (LocalState.CLAIMED, None)
 
 
 def test_foreign_files_are_passed_over(records: Records) -> None:
@@ -204,6 +205,19 @@ def test_sees_every_change_however_quickly_they_follow(records: Records) -> None
     for index in range(300):
         records.write(f"d.j{index}.a1.t", layout.EXIT)
         assert len(observer.observe().submissions) == index + 1
+
+
+def test_sees_a_change_within_one_tick_of_the_file_systems_clock(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = records.root / layout.OPEN
+    stamp = directory.stat().st_mtime_ns
+    monkeypatch.setattr(time, "time_ns", lambda: stamp + 1)
+    observer = Observer(records.root)
+    assert observer.observe().submissions == ()
+    records.write(JOB, layout.EXIT)
+    os.utime(directory, ns=(stamp, stamp))
+    assert only(observer.observe()).state is LocalState.EXITED
 
 
 def test_reads_nothing_again_while_nothing_changes(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
