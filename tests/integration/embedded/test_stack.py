@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from infra.embedded.processes import Account, Identity
 from infra.embedded.reach import can_reach
 from infra.embedded.state import State
 from shared.contracts.subjects import SERVICES
-from tests.e2e.stacks import AS_ROOT, Stack, eventually, unprivileged_user
+from tests.e2e.stacks import AS_ROOT, TERMINAL, Stack, eventually, unprivileged_user
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = {"postgres", "nats", "runner", *SERVICES}
@@ -45,6 +46,18 @@ def stack(the_stack: Stack) -> Stack:
     if not (the_stack.home / "endpoint.json").exists():
         the_stack.up("--virtual-gpus", "4")
     return the_stack
+
+
+@pytest.fixture
+def gate() -> Iterator[Path]:
+    """A file that is not there yet, in a folder that jobs of every tenant may look into."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-gate-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "gate"
+
+
+def state_of(stack: Stack, job: dict[str, Any]) -> str:
+    return str(stack.cli("show", job["id"], "--json").json["state"])
 
 
 def identities(stack: Stack) -> dict[str, Identity]:
@@ -144,31 +157,21 @@ def test_down_leaves_no_process_and_no_endpoint(stack: Stack) -> None:
     assert "no stack is running" in stack.cli("down").out
 
 
-def test_a_second_up_finds_the_jobs_of_the_first(stack: Stack) -> None:
-    job = stack.run("true")
-    token, url = stack.endpoint["token"], stack.endpoint["url"]
-    stack.down()
+def test_a_second_up_finds_the_jobs_of_the_first_and_picks_up_what_runs(stack: Stack, gate: Path) -> None:
+    ended = stack.run("true")
+    script = f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 5"
+    running = stack.cli("submit", "--json", "--no-snapshot", "--", "sh", "-c", script).json
+    eventually(lambda: state_of(stack, running) == "RUNNING", "the job to run")
+    before = stack.endpoint
+    down = stack.cli("down")
+    assert down.code == 0
+    assert "1 job goes on running" in down.out
     stack.up()
-    assert stack.cli("show", job["id"], "--json").json["state"] == "SUCCEEDED"
-    assert (stack.endpoint["token"], stack.endpoint["url"]) == (token, url)
-
-
-def test_a_running_job_outlives_the_stack_and_is_picked_up(stack: Stack, tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        Path(folder).chmod(0o777)
-        gate = Path(folder) / "gate"
-        script = f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 5"
-        submitted = stack.cli("submit", "--json", "--no-snapshot", "--", "sh", "-c", script)
-        job = submitted.json["id"]
-        eventually(lambda: stack.cli("show", job, "--json").json["state"] == "RUNNING", "the job to run")
-        ended = stack.cli("down")
-        assert ended.code == 0
-        assert "1 job goes on running" in ended.out
-        stack.up()
-        assert stack.cli("show", job, "--json").json["state"] == "RUNNING"
-        gate.touch()
-        eventually(lambda: stack.cli("show", job, "--json").json["state"] == "FAILED", "the end of the job")
-    assert stack.cli("show", job, "--json").json["exit"]["code"] == 5
+    assert stack.endpoint == before
+    assert (state_of(stack, ended), state_of(stack, running)) == ("SUCCEEDED", "RUNNING")
+    gate.touch()
+    eventually(lambda: state_of(stack, running) == "FAILED", "the end of the job")
+    assert stack.cli("show", running["id"], "--json").json["exit"]["code"] == 5
 
 
 def test_a_killed_supervisor_is_followed_by_an_up_that_finds_everything(stack: Stack) -> None:
@@ -178,18 +181,19 @@ def test_a_killed_supervisor_is_followed_by_an_up_that_finds_everything(stack: S
     for name in PARTS - {"runner"}:
         assert before[name].gone_within(30), f"{name} outlived its supervisor"
     stack.up()
-    assert stack.cli("show", job["id"], "--json").json["state"] == "SUCCEEDED"
+    assert state_of(stack, job) == "SUCCEEDED"
     assert stack.run("true")["state"] == "SUCCEEDED"
 
 
 def test_kill_jobs_ends_what_runs(stack: Stack) -> None:
-    job = stack.cli("submit", "--json", "--no-snapshot", "--", "sleep", "1000").json["id"]
-    eventually(lambda: stack.cli("show", job, "--json").json["state"] == "RUNNING", "the job to run")
+    job = stack.cli("submit", "--json", "--no-snapshot", "--", "sleep", "1000").json
+    eventually(lambda: state_of(stack, job) == "RUNNING", "the job to run")
     ended = stack.cli("down", "--kill-jobs")
     assert ended.code == 0
     assert "goes on running" not in ended.out
     stack.up()
-    eventually(lambda: stack.cli("show", job, "--json").json["state"] == "STOPPED", "the job's stop to be seen")
+    eventually(lambda: state_of(stack, job) in TERMINAL, "the job's end to be seen")
+    assert stack.cli("show", job["id"], "--json").json["exit"]["signal"] == signal.SIGTERM
 
 
 def test_ctrl_c_stops_a_stack_that_runs_in_front(tmp_path: Path) -> None:
