@@ -37,6 +37,18 @@ class JobSpec(BaseModel):
     expect: tuple[str, ...] = ()
     snapshot: str | None = None
 
+    @field_validator("command", "env", "secrets", "inputs", "outputs", "expect")
+    @classmethod
+    def _texts_are_utf8(cls, value: tuple[str, ...] | dict[str, str]) -> tuple[str, ...] | dict[str, str]:
+        for text in (*value, *value.values()) if isinstance(value, dict) else value:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"{text!a} is not UTF-8 text, which a spec cannot carry: put such bytes into a file"
+                ) from None
+        return value
+
     @field_validator("command")
     @classmethod
     def _command_has_a_program(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -76,7 +88,7 @@ class JobSpec(BaseModel):
     def digest(self) -> str:
         """sha256 of the canonical JSON: equal specs have equal digests."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return "sha256:" + hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+        return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
     def resources(self) -> Resources:
         """What the gatekeeper and the launcher need to know of it."""

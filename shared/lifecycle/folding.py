@@ -7,7 +7,7 @@ which had every segment by its key, is where such a correction belongs.
 from typing import Final
 
 from shared.lifecycle import facts as f
-from shared.lifecycle.picture import not_after, picture, segment_of
+from shared.lifecycle.picture import last_sighting, not_after, picture, segment_of
 from shared.lifecycle.record import Attempt, Folded, Segment
 from shared.lifecycle.usage import fold
 
@@ -34,9 +34,8 @@ def fold_segments(attempt: Attempt, *, kept: int = KEPT_SEGMENTS, most: int = MO
     until = gone[-1].key
     newest = picture(attempt).accepted
     evidence = tuple(fact for fact in attempt.evidence if fact is newest or not _is_about(fact, until))
-    return attempt.model_copy(
-        update={"evidence": evidence, "segments": stay, "folded": fold(attempt.folded, 0, gone, until)}
-    )
+    folded = fold(attempt.folded, gone, until, last_sighting(attempt.evidence, attempt.folded))
+    return attempt.model_copy(update={"evidence": evidence, "segments": stay, "folded": folded})
 
 
 def _end_seen(segment: Segment) -> bool:
@@ -60,7 +59,7 @@ def fold_attempts(earlier: Folded | None, attempts: tuple[Attempt, ...]) -> tupl
 def _without_evidence(attempt: Attempt) -> Attempt:
     if attempt.folded is not None and attempt.folded.until is None:
         return attempt
-    folded = fold(attempt.folded, 0, attempt.segments, None)
+    folded = fold(attempt.folded, attempt.segments, None, None)
     return attempt.model_copy(update={"evidence": (), "segments": (), "folded": folded})
 
 

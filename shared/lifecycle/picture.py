@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from shared.lifecycle import facts as f
-from shared.lifecycle.record import Attempt
+from shared.lifecycle.record import Attempt, Folded
 
 _OF_A_SEGMENT: Final = (f.Accepted, f.SeenPending, f.SeenRunning, f.SegmentRequeued, f.Exited)
 _SIGHTINGS: Final = (f.SeenPending, f.SeenRunning, f.SegmentRequeued, f.Exited)
@@ -125,7 +125,7 @@ def picture(attempt: Attempt) -> Picture:
     latest, last = segments[-1] if segments else (None, {})
     exited, requeued = _newer_end(last.get("exited"), last.get("segment_requeued"))
     lost = whole.get("lost")
-    disproved = lost is not None and (exited is not None or _seen_after(attempt.evidence, lost))
+    disproved = lost is not None and (exited is not None or _seen_after(attempt, lost))
     return Picture(
         segments=segments,
         input_valid=whole.get("input_valid"),
@@ -173,6 +173,15 @@ def _newer_end(
     return (None, requeued) if exited.version < requeued.version else (exited, None)
 
 
-def _seen_after(evidence: Iterable[f.AnyFact], lost: f.Lost) -> bool:
+def _seen_after(attempt: Attempt, lost: f.Lost) -> bool:
     """A later sighting disproves a `lost`."""
-    return any(isinstance(fact, _SIGHTINGS) and lost.version < fact.version for fact in evidence)
+    newest = last_sighting(attempt.evidence, attempt.folded)
+    return newest is not None and lost.version < newest
+
+
+def last_sighting(evidence: Iterable[f.AnyFact], folded: Folded | None) -> f.Version | None:
+    """The newest version of what the watcher showed of any segment."""
+    seen = [fact.version for fact in evidence if isinstance(fact, _SIGHTINGS)]
+    if folded is not None and folded.last_sighting is not None:
+        seen.append(folded.last_sighting)
+    return max(seen, key=lambda version: (version.epoch, version.n), default=None)

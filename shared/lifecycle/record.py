@@ -79,6 +79,7 @@ class Folded(Frozen):
     """Segments whose evidence is no longer kept, as sums, so that a record stays small whatever happened to its job.
 
     `until` is the newest of them: facts about it or an older one change nothing any more. None: the whole attempt.
+    `last_sighting` is the newest version of what was told of them, which disproves an older `lost`.
     """
 
     attempts: int = 0
@@ -88,6 +89,7 @@ class Folded(Frozen):
     not_billable_gpu_milliseconds: int = 0
     estimated: bool = False
     until: SegmentKey | None = None
+    last_sighting: Version | None = None
 
 
 class Exit(Frozen):

@@ -17,7 +17,9 @@ def open_stages(record: JobRecord, attempt: Attempt, seen: Picture) -> tuple[Sta
     for name in reversed(_ORDER):
         at = starts[name]
         if later is not None:
-            stages.append(Stage(name=name, status=StageStatus.PASSED, started_at=at or later, ended_at=later))
+            started = at or later
+            ended = max(started, later)  # two hosts' clocks never make a stage end before it began
+            stages.append(Stage(name=name, status=StageStatus.PASSED, started_at=started, ended_at=ended))
         elif at is not None:
             waiting = waiting_on(record, seen, name)
             stages.append(Stage(name=name, status=StageStatus.ACTIVE, started_at=at, waiting_on=waiting))
@@ -45,7 +47,7 @@ def closed_stages(
             status = StageStatus.PASSED
         else:
             status = StageStatus.PASSED if last and (succeeded or released) else StageStatus.SKIPPED
-        ended = (stage.ended_at or now) if stage.started_at is not None else None
+        ended = None if stage.started_at is None else stage.ended_at or max(now, stage.started_at)
         stages.append(stage.model_copy(update={"status": status, "ended_at": ended, "waiting_on": None}))
     return tuple(stages)
 

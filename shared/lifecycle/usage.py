@@ -90,20 +90,22 @@ def _milliseconds(span: timedelta) -> int:
     return round(span.total_seconds() * 1000)
 
 
-def fold(folded: Folded | None, attempts: int, ended: tuple[Segment, ...], until: f.SegmentKey | None) -> Folded:
+def fold(
+    folded: Folded | None, ended: tuple[Segment, ...], until: f.SegmentKey | None, last_sighting: f.Version | None
+) -> Folded:
     """The sums after `ended` were added, which no evidence will be kept of."""
     before = folded or Folded()
     started = [segment.started_at for segment in ended if segment.started_at is not None]
     total = sum(segment.gpu_milliseconds or 0 for segment in ended)
     unbilled = sum(segment.gpu_milliseconds or 0 for segment in ended if not segment.billable)
     return Folded(
-        attempts=before.attempts + attempts,
         segments=before.segments + len(ended),
         started_at=min([*started, *([before.started_at] if before.started_at is not None else [])], default=None),
         gpu_milliseconds=before.gpu_milliseconds + total,
         not_billable_gpu_milliseconds=before.not_billable_gpu_milliseconds + unbilled,
         estimated=before.estimated or any(segment.estimated for segment in ended),
         until=until,
+        last_sighting=last_sighting,
     )
 
 

@@ -43,7 +43,7 @@ class Entry:
         return isinstance(self.item, kinds) or verdict
 
 
-@dataclass
+@dataclass(repr=False)
 class World:
     choices: Choices
     record: JobRecord
@@ -60,6 +60,11 @@ class World:
     seconds: int = 0
     calm: bool = False
     """Nothing odd happens any more."""
+
+    def __repr__(self) -> str:
+        """What happened, in words: a failing history is read, not decoded."""
+        told = [f"{entry.item.kind} -> {entry.after.state} {entry.after.attempt}" for entry in self.log]
+        return "World(" + ", ".join(told) + ")"
 
     @property
     def now(self) -> datetime:
