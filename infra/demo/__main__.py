@@ -50,7 +50,7 @@ def main() -> int:
     print("\nwhat to try next:")
     print(f"  export PATH={TIDEGATE.parent}:$PATH")
     for line in (
-        f"tidegate show {job["id"]}      # the five stages, with times",
+        f"tidegate show {job['id']}      # the five stages, with times",
         f"tidegate events {job['id']}    # every event of it",
         "tidegate usage --by job                    # GPU time, by job",
         "tidegate submit --no-snapshot --follow -- sh -c 'echo hello; exit 3'",

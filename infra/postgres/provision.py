@@ -64,7 +64,9 @@ async def _role(connection: asyncpg.Connection, role: str, password: str) -> Non
     if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", role):
         await connection.execute(f"CREATE ROLE {_name(role)}")
     verifier = _scram_verifier(password)
-    await connection.execute(f"ALTER ROLE {_name(role)} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD '{verifier}'")
+    await connection.execute(
+        f"ALTER ROLE {_name(role)} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD '{verifier}'"
+    )
 
 
 async def _schema(connection: asyncpg.Connection, service: str) -> None:
