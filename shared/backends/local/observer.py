@@ -30,6 +30,7 @@ class Observer:
         self._boot_id = processes.boot_id()
         self._known: set[str] = set()
         self._seen: dict[str, Seen] = {}
+        self._live: set[str] = set()  # neither ended nor gone: all that has to be looked at again
         self._listed_stamp: int | None = None
         self._looked_at = -_LIVENESS_SECONDS
         self._answer = Observation(complete=True, submissions=())
@@ -41,7 +42,7 @@ class Observer:
             now = time.monotonic()
             if now - self._looked_at >= _LIVENESS_SECONDS:
                 self._looked_at = now
-                changed = self._look_for_dead(self._seen) or changed
+                changed = self._look_for_dead(self._live) or changed
         except OSError as error:
             self._listed_stamp = None
             problem = f"{self._open} could not be read: {error}"
@@ -52,7 +53,7 @@ class Observer:
 
     def _read_new_records(self) -> bool:
         stamp = os.stat(self._open).st_mtime_ns
-        unsure = [seen.submission for seen in self._seen.values() if seen.claim is None and seen.exit is None]
+        unsure = [submission for submission in self._live if self._seen[submission].claim is None]
         if stamp == self._listed_stamp:
             return self._look_for_dead(unsure)
         settled = abs(time.time_ns() - stamp) > _STAMP_SETTLES_NS
@@ -71,30 +72,38 @@ class Observer:
 
     def _read(self, submission: str, names: set[str]) -> None:
         records: dict[str, dict[str, object]] = {}
-        for kind in layout.RECORD_KINDS:
-            name = f"{submission}.{kind}.json"
-            if name in names and kind != layout.STOP:
-                record = read_record(f"{self._open}/{name}")
-                # A record under another's name is foreign, and is no record of this one.
-                if record is not None and record.get("submission") == submission:
-                    records[kind] = record
-                    self._known.add(name)
-        seen = see(submission, records)
+        present = [(kind, name) for kind in layout.RECORD_KINDS if (name := f"{submission}.{kind}.json") in names]
+        for kind, name in present:
+            if kind == layout.STOP:  # a request, which says nothing of the job
+                self._known.add(name)
+                continue
+            record = read_record(f"{self._open}/{name}")
+            # A record under another's name is foreign, and is no record of this one.
+            if record is not None and record.get("submission") == submission:
+                records[kind] = record
+                self._known.add(name)
+        self._put(submission, see(submission, records))
+
+    def _put(self, submission: str, seen: Seen | None) -> None:
         if seen is None:
             self._seen.pop(submission, None)
         else:
             self._seen[submission] = seen
+        if seen is None or seen.state in (LocalState.EXITED, LocalState.GONE):
+            self._live.discard(submission)
+        else:
+            self._live.add(submission)
 
     def _look_for_dead(self, submissions: Iterable[str]) -> bool:
         changed = False
         for submission in list(submissions):
-            seen = self._seen.get(submission)
-            if seen is None or seen.state in (LocalState.EXITED, LocalState.GONE):
+            if submission not in self._live:
                 continue
+            seen = self._seen[submission]
             if is_supervised(self._root, seen, self._boot_id):
                 continue
             # It may have recorded its end between our listing and its death: only now is the absence of one telling.
-            self._seen[submission] = look(self._root, submission) or replace(seen, state=LocalState.GONE)
+            self._put(submission, look(self._root, submission) or replace(seen, state=LocalState.GONE))
             changed = True
         return changed
 

@@ -230,5 +230,14 @@ def test_reads_nothing_again_while_nothing_changes(records: Records, monkeypatch
     assert observer.observe() is first
 
 
+def test_a_stop_request_makes_nothing_be_read_again(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    records.write(JOB, layout.EXIT)
+    records.path(JOB, layout.STOP).write_text("{}")
+    observer = Observer(records.root)
+    assert only(observer.observe()).state is LocalState.EXITED
+    monkeypatch.setattr("shared.backends.local.observer.read_record", lambda _path: pytest.fail("read again"))
+    assert only(observer.observe()).state is LocalState.EXITED
+
+
 def test_usual_records_are_whole() -> None:
     assert set(USUAL) == set(layout.RECORD_KINDS) - {layout.STOP}
