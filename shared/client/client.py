@@ -79,9 +79,10 @@ class Tidegate:
 
     # -- streams
 
-    def events(self, path: str) -> Iterator[ServerEvent]:
-        """The events of a stream until the server ends it; a broken connection is taken up where it broke."""
-        last_id: str | None = None
+    def events(self, path: str, *, after: str | None = None) -> Iterator[ServerEvent]:
+        """The events of a stream after the id `after` until the server ends it; a broken connection is taken up where
+        it broke."""
+        last_id = after
         broken = 0
         while True:
             headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})

@@ -22,13 +22,10 @@ from pathlib import Path
 import asyncpg
 import nats
 
-from infra.embedded.binaries import find_postgres
-from infra.embedded.home import Home
-from infra.embedded.postgres import SUPERUSER, Postgres
 from shared.client.client import Tidegate
 from shared.contracts.subjects import SERVICES
 from shared.lifecycle.states import State
-from tests.e2e.stacks import Stack
+from tests.e2e.stacks import Stack, superuser_url
 
 AIM_JOBS_PER_SECOND = 100
 AIM_IDLE_P50_MS = 150
@@ -158,12 +155,6 @@ async def counters(stack: Stack) -> Counters:
         await broker.close()
     cpu = {name: cpu_seconds(row["pid"]) for name, row in stack.processes().items()}
     return Counters(time.monotonic(), transactions, fsyncs, wal_bytes, messages, cpu)
-
-
-def superuser_url(stack: Stack) -> str:
-    """The stack's database as its superuser: only the bench and the tests use it."""
-    home = Home(stack.home)
-    return Postgres.at(find_postgres(), home.postgres, home.secret(f"{SUPERUSER}.postgres.password")).superuser_url()
 
 
 def nats_syncs_per_job(stack: Stack, client: Tidegate, jobs: int) -> float | None:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.embedded.binaries import find_postgres
+from infra.embedded.home import Home
+from infra.embedded.postgres import SUPERUSER, Postgres
 from infra.embedded.processes import Account
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
@@ -130,6 +133,13 @@ def processes_with(marker: str) -> list[int]:
             except OSError:
                 continue  # it ended while we looked
     return found
+
+
+def superuser_url(stack: Stack) -> str:
+    """The address of a stack's database as its superuser, which only tests and the bench are."""
+    home = Home(stack.home)
+    password = home.secret(f"{SUPERUSER}.postgres.password")
+    return Postgres.at(find_postgres(), home.postgres, password).superuser_url()
 
 
 def unprivileged_user() -> pwd.struct_passwd:
