@@ -17,15 +17,21 @@ from shared.runtime.clock import Clock
 from shared.runtime.service import Service
 
 _IDLE_SECONDS: Final = 0.5
+_SPACING_SECONDS: Final = 0.02
 _LEASES_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 2.0
 
 
 class Bell:
-    """Wakes one loop: rung when something is to be done, so that nothing waits for the next look."""
+    """Wakes one loop: rung when something is to be done, so that nothing waits for the next look.
+
+    Two rounds of work begin at least `_SPACING_SECONDS` apart: the first after a pause starts at once, and under load
+    what comes meanwhile makes one batch.
+    """
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
+        self._not_before = 0.0
 
     def ring(self) -> None:
         """There is work."""
@@ -40,6 +46,13 @@ class Bell:
             pass
         self._rung.clear()
 
+    async def begin(self) -> None:
+        """Return when a round may begin."""
+        now = asyncio.get_running_loop().time()
+        if now < self._not_before:
+            await asyncio.sleep(self._not_before - now)
+        self._not_before = asyncio.get_running_loop().time() + _SPACING_SECONDS
+
 
 def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service:
     """The service, ready to run."""
@@ -52,11 +65,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         answer = await service.call("api", "specs", question.model_dump_json().encode())
         return SpecsAnswer.model_validate_json(answer)
 
-    def wake() -> None:
-        to_launch.ring()
-        to_end.ring()
-
-    events = JobEvents(store, settings, service.clock, wake)
+    events = JobEvents(store, settings, service.clock, to_launch=to_launch.ring, to_end=to_end.ring)
     launching = Launching(
         store,
         backend,
@@ -108,6 +117,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
 
 async def _work(once: Callable[[], Awaitable[float | None]], bell: Bell) -> None:
     """Do what is due, then wait for more."""
+    await bell.begin()
     pause = await once()
     if pause is None or pause > 0:
         await bell.wait(_IDLE_SECONDS if pause is None else min(pause, _IDLE_SECONDS))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from services.launcher.domain import decide
+from services.launcher.domain import State, decide
 from services.launcher.settings import LauncherSettings
 from services.launcher.store import Store
 from shared.contracts.events import decode_event
@@ -14,15 +14,25 @@ from shared.runtime.messages import Delivery
 class JobEvents:
     """The handler of the consumer `launcher`. It asks no backend: it writes what is to do and wakes who does it."""
 
-    def __init__(self, store: Store, settings: LauncherSettings, clock: Clock, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: LauncherSettings,
+        clock: Clock,
+        *,
+        to_launch: Callable[[], None],
+        to_end: Callable[[], None],
+    ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
-        self._wake = wake
+        self._to_launch = to_launch
+        self._to_end = to_end
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
         """Begin, end or answer launches for a batch of job events. Safe to redeliver: guarded by (epoch, seq)."""
         records = newest_by_job([decode_event(delivery.body).job for delivery in deliveries])
+        states: set[State] = set()
         async with self._store.database.transaction() as tx:
             left = set(records)
             while left:  # a second time only for jobs whose first row another replica has just inserted
@@ -37,8 +47,12 @@ class JobEvents:
                     )
                     for job in sorted(left)
                 ]
+                states |= {row.state for decision in decisions for row in (*decision.begun, *decision.changed)}
                 left = await self._store.apply(tx, decisions)
-        self._wake()
+        if State.INTENT in states:
+            self._to_launch()
+        if State.REVOKING in states:
+            self._to_end()
 
 
 def newest_by_job(records: Sequence[JobRecord]) -> dict[str, JobRecord]:

@@ -52,9 +52,8 @@ class Launcher:
         self.settings = settings_for(world.backend.root, replica=replica, **settings)
         client = backend or world.backend.client
         meter, log = metrics.get_meter("test"), Log("tidegate")
-        self.woken = 0
         self.store = store(world.database, replica=replica)
-        self.events = JobEvents(self.store, self.settings, world.clock, self._wake)
+        self.events = JobEvents(self.store, self.settings, world.clock, to_launch=lambda: None, to_end=lambda: None)
         self.launching = Launching(
             self.store,
             client,
@@ -66,9 +65,6 @@ class Launcher:
         )
         self.ending = Ending(self.store, client, world.clock, log, meter)
         self.sweep = Sweep(self.store, client, log, meter, deployment=self.settings.deployment)
-
-    def _wake(self) -> None:
-        self.woken += 1
 
     async def handle(self, *deliveries: Delivery) -> None:
         """As the consumer does."""
