@@ -1,44 +1,16 @@
 """The table from the backend's words to facts is total, and an unknown word ends nothing."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from services.watcher.domain import ENDS, Unknown, findings, is_alive
 from shared.backends.local import command, supervisor
-from shared.backends.local.records import ExitRecord, ProcessIdentity, SpecRecord, StartedRecord
+from shared.backends.local.records import ExitRecord, SpecRecord, StartedRecord
 from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.facts import FACT
 from shared.lifecycle.reasons import EndReason
-
-START = datetime(2026, 11, 30, 9, tzinfo=UTC)
-SUBMISSION = f"tidegate.j{'0' * 26}.a1.s1"
-SUPERVISOR = ProcessIdentity(1, 1, "boot")
-
-
-def an_exit(
-    *, ran: bool = True, code: int | None = 0, reason: str | None = None, signal: int | None = None
-) -> ExitRecord:
-    """The record of an end."""
-    return ExitRecord(
-        submission=SUBMISSION,
-        job="j" + "0" * 26,
-        attempt=1,
-        tenant="acme",
-        ran=ran,
-        code=code,
-        signal=None,
-        reason=reason,
-        sentence=None,
-        started_at=START if ran else None,
-        ended_at=START + timedelta(seconds=2),
-        duration_ms=2000,
-        stop_seen_at=None,
-        devices=(),
-        max_rss_bytes=None,
-        self_reported=False,
-    )
+from tests.unit.watcher.records import START, SUBMISSION, SUPERVISOR, an_exit
 
 
 def a_sighting(state: LocalState, end: ExitRecord | None = None) -> Seen:
