@@ -14,10 +14,10 @@ README: Final = Path(__file__).parent.parent / "README.md"
 
 
 _GRID: Final = """\
-What every input does in every state. `merge`: the evidence is merged and the record derived from it, with the verdict if
-that seals the attempt; `adopt`: the same, of an attempt that was never admitted (after a restore); `evidence`: segments
-and usage only; `wish`: `desired_state`; `ignore`: it is stale; `refuse`: the answer says why. A fact about an older attempt
-is evidence of that one only, about a newer one it is refused:"""
+What every input does in every state. `merge`: the evidence is merged and the record derived from it, with the verdict
+if that seals the attempt; `adopt`: the same, of an attempt that was never admitted (after a restore); `evidence`:
+segments and usage only; `wish`: `desired_state`; `ignore`: it is stale; `refuse`: the answer says why. A fact about an
+older attempt is evidence of that one only, about a newer one it is refused:"""
 
 
 def drawn() -> str:
