@@ -42,17 +42,10 @@ def test_pauses_grow_to_two_seconds() -> None:
     assert (pauses[0], pauses[-1]) == (0.02, 2.0)
 
 
-@pytest.mark.parametrize(
-    "directory",
-    [
-        None,
-        "",
-        "work/acme/other/a1/e1",
-        f"work/acme/{ROW.job}/a1/",
-        f"work/acme/{ROW.job}/a1/e1/x",
-        f"work/acme/{ROW.job}/a1/..",
-    ],
-)
+HERE = f"work/acme/{ROW.job}/a1/"
+
+
+@pytest.mark.parametrize("directory", [None, "", "work/acme/other/a1/e1", HERE, f"{HERE}e1/x", f"{HERE}.."])
 def test_a_directory_that_is_not_the_attempts_own_is_refused(directory: str | None) -> None:
     made = request(replace(LEASED, directory=directory), SPEC)
     assert isinstance(made, Never)
