@@ -6,8 +6,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import asyncpg
@@ -227,15 +227,13 @@ class Database:
         return {"search_path": self._schema, "application_name": f"tidegate-{self._schema}"}
 
 
-class connection_errors:
+@contextmanager
+def connection_errors() -> Iterator[None]:
     """Turns the many ways in which connecting fails into one, a password that is being changed among them."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (*_LOST, *_REFUSED, OSError, TimeoutError, asyncpg.InterfaceError)):
-            raise DatabaseUnavailable(f"PostgreSQL cannot be reached: {error or type(error).__name__}") from error
+    try:
+        yield
+    except (*_LOST, *_REFUSED, OSError, TimeoutError, asyncpg.InterfaceError) as error:
+        raise DatabaseUnavailable(f"PostgreSQL cannot be reached: {error or type(error).__name__}") from error
 
 
 async def _nothing_to_reset(_: asyncpg.Connection) -> None:

@@ -12,6 +12,8 @@ import orjson
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from shared.runtime.errors import SettingsError
+
 HEARTBEAT_LIMIT_SECONDS: Final = 10.0
 _HEARTBEAT_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
@@ -38,7 +40,13 @@ class Health:
     def start(self) -> None:
         """Begin to answer; the running event loop is the one watched."""
         self._loop = asyncio.get_running_loop()
-        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), _handler(self))
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", self._port), _handler(self))
+        except OSError as error:
+            raise SettingsError(
+                f"TIDEGATE_HEALTH_PORT: {self._port} on 127.0.0.1 cannot be had ({error.strerror}); "
+                "choose another one, or 0 for any that is free"
+            ) from error
         self._server.daemon_threads = True
         self._heart = asyncio.create_task(self._beats())
         Thread(target=self._server.serve_forever, name="health", daemon=True).start()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shared.runtime.database import Database
 
 KEEP_SENT_SECONDS: Final = 3600  # longer than the broker's duplicate window, so that a lost stream can be filled again
-_PURGE_ROWS: Final = 20_000  # per call, so that a purge stays a short transaction
+_PURGE_ROWS: Final = 10_000  # per call, a few times what a busy service sends between two calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ BATCH: Final = 500
 POLL_SECONDS: Final = 0.5  # for rows of other replicas, whose commits nudge their own process only
 _TAKEOVER_SECONDS: Final = 1.0
 _BROKER_SECONDS: Final = 1.0
-_PURGE_SECONDS: Final = 60.0
+_PURGE_SECONDS: Final = 5.0
 _REFUSED_PAUSE_SECONDS: Final = 5.0
 _TRY_LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
 
@@ -74,16 +74,20 @@ class Relay:
             while not await lock.fetchval(_TRY_LOCK, f"tidegate.relay.{self._service}"):
                 if await self._stopped_within(_TAKEOVER_SECONDS):
                     return
+        waits = False
         while not lock.is_closed():
             try:
                 moved = await self.round()
             except BrokerUnavailable as error:
                 if self._stopping:
                     return
-                self._log.warning("relay waits for the broker", error=str(error))
+                if not waits:
+                    self._log.warning("relay waits for the broker", error=str(error))
+                waits = True
                 self._back.clear()
                 await _within(_BROKER_SECONDS, self._back)
                 continue
+            waits = False
             if self._stopping and not moved:
                 return
             await self._purge_now_and_then()

@@ -18,7 +18,7 @@ from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.consume import ConsumeLoop, Handler
 from shared.runtime.database import Database
 from shared.runtime.dead_letters import DeadLetters
-from shared.runtime.errors import DatabaseUnavailable, LoginRefused
+from shared.runtime.errors import DatabaseUnavailable, LoginRefused, SettingsError
 from shared.runtime.health import Health
 from shared.runtime.logs import Log
 from shared.runtime.outbox import OutboxTable, RelaySource
@@ -209,7 +209,7 @@ class Service:
         """Run the service as this process; exits 0 after a clean end."""
         try:
             code = uvloop.run(self.run())
-        except LoginRefused as refused:
+        except (LoginRefused, SettingsError) as refused:
             self.log.error("cannot go on", reason=str(refused))
             code = 1
         except Exception as error:

@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from shared.runtime import health
+from shared.runtime.errors import SettingsError
+from shared.runtime.health import Health
 from shared.runtime.service import Service
 from tests.integration.runtime.stores import Received, Stores, a_message, enqueue, eventually, running
 
@@ -76,13 +78,28 @@ async def test_metrics_count_and_carry_no_subject_and_no_id(stores: Stores) -> N
     async with running(gatekeeper, api):
         await enqueue(api, [a_message("j01secretid", key="j01secretid")])
         await received.all(["j01secretid"])
+
+        async def counted() -> bool:
+            text = (await asyncio.to_thread(asked, api, "/metrics"))[1].decode()
+            return all(line in text for line in lines)
+
+        lines = ('tidegate_consumer_handled_total{consumer="gatekeeper"', "tidegate_relay_published_total{otel_scope")
+        await eventually(counted, "the counters")
         status, body = await asyncio.to_thread(asked, api, "/metrics")
     text = body.decode()
     assert status == 200
-    assert 'tidegate_consumer_handled_total{consumer="gatekeeper"' in text
-    assert "tidegate_relay_published_total{" in text
     assert "secretid" not in text
     assert "jobs.v1" not in text
+
+
+async def test_a_port_that_is_taken_is_named(stores: Stores) -> None:
+    api = stores.service("api")
+    async with running(api):
+        other = Health(api.health.port, api._missing)
+        with pytest.raises(
+            SettingsError, match=rf"^TIDEGATE_HEALTH_PORT: {api.health.port} on 127\.0\.0\.1 cannot be had"
+        ):
+            other.start()
 
 
 async def test_other_paths_say_what_there_is(stores: Stores) -> None:
