@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from services.gatekeeper import statements as sql
 from services.gatekeeper.admission import (
     NOTHING_DONE,
     Locked,
@@ -20,10 +21,10 @@ from services.gatekeeper.admission import (
 )
 from services.gatekeeper.domain import Settled, freed_keys, settle
 from services.gatekeeper.gates import UNKNOWN
+from services.gatekeeper.glance import Glance
 from services.gatekeeper.line import TIME, Waiting, pool_keys, pool_of, tenant_of
 from services.gatekeeper.room import BATCH, Pool, Room
-from services.gatekeeper.store import PURGE_ATTEMPTS, PURGE_RESERVATIONS, Store
-from shared.contracts.events import decode_event
+from services.gatekeeper.store import Store, unmoved_jobs
 from shared.contracts.queries import Capacity
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import ACTIVE
@@ -47,16 +48,21 @@ class Gatekeeper:
         self._policy = policy
 
     async def on_events(self, deliveries: Sequence[Delivery]) -> None:
-        """Hold or admit a batch of jobs, and end reservations of those that let go. Keyed by job and attempt."""
-        newest: dict[str, tuple[JobRecord, int]] = {}
+        """Hold or admit a batch of jobs, and end reservations of those that let go. Keyed by job and attempt.
+
+        An event of an attempt that runs under the reservation it has changes nothing, and nothing is written for it.
+        """
+        newest: dict[str, Glance] = {}
         for delivery in deliveries:
-            record = decode_event(delivery.body).job
-            before = newest.get(record.id)
-            if before is None or (before[0].epoch, before[0].seq) <= (record.epoch, record.seq):
-                newest[record.id] = (record, delivery.stream_seq)
-        await self.on_records(
-            {job: record for job, (record, _) in newest.items()}, {job: number for job, (_, number) in newest.items()}
-        )
+            glance = Glance.at(delivery.body, delivery.stream_seq)
+            before = newest.get(glance.job)
+            if before is None or before.version <= glance.version:
+                newest[glance.job] = glance
+        unmoved = await unmoved_jobs(self._db, [glance for glance in newest.values() if glance.quiet])
+        heard = [glance for job, glance in newest.items() if job not in unmoved]
+        if heard:
+            records = {glance.job: glance.read() for glance in heard}
+            await self.on_records(records, {glance.job: glance.question for glance in heard})
 
     async def on_records(self, records: Mapping[str, JobRecord], asked: Mapping[str, int]) -> None:
         """Compare the newest known records with the slice; `asked` numbers the question that each may be."""
@@ -120,8 +126,8 @@ class Gatekeeper:
     async def purge(self) -> None:
         """Forget what ended longer ago than any message can come late."""
         before = self._clock.now() - KEEP
-        await self._db.execute(PURGE_ATTEMPTS, before, _PURGE_ROWS)
-        await self._db.execute(PURGE_RESERVATIONS, before, _PURGE_ROWS)
+        await self._db.execute(sql.PURGE_ATTEMPTS, before, _PURGE_ROWS)
+        await self._db.execute(sql.PURGE_RESERVATIONS, before, _PURGE_ROWS)
 
     async def _pass_on(self, passed: Passed) -> None:
         """Pass after pass, a transaction each, until nobody else fits at these places in the line."""

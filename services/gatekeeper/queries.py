@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from services.gatekeeper import statements as sql
 from services.gatekeeper.admission import Passed, Policy, lock_gates, pass_gates
 from services.gatekeeper.gates import closed_gates, gates_of, limit_kind, never_fits
 from services.gatekeeper.line import CEILING, tenant_key
 from services.gatekeeper.room import ANY_GPUS, BATCH, EVERYBODY, Limits, Pool, Room, Use
-from services.gatekeeper.store import POOLS, SUMS, WAITING, Store, waiting_of
+from services.gatekeeper.store import Store, waiting_of
 from shared.contracts.queries import (
     FitAnswer,
     FitAsked,
@@ -66,7 +67,7 @@ class Queries:
         """PositionsAsked -> PositionsAnswer: places in the line of each job's coretype, and its gates as of now."""
         asked = PositionsAsked.model_validate_json(request)
         places = {row["job"]: row["place"] for row in await self._db.fetch(POSITIONS, asked.jobs)}
-        waiting = [waiting_of(row) for row in await self._db.fetch(WAITING, asked.jobs)]
+        waiting = [waiting_of(row) for row in await self._db.fetch(sql.WAITING, asked.jobs)]
         room = await self._room([job.tenant for job in waiting])
         gates = {job.job: gates_of(closed) for job in waiting if (closed := closed_gates(job, room))}
         return PositionsAnswer(positions=places, gates=gates).model_dump_json().encode()
@@ -141,10 +142,10 @@ class Queries:
 
     async def _room(self, tenants: Sequence[str], *, with_sums: bool = True) -> Room:
         """What is free, as a reader sees it."""
-        pools = [Pool(**row) for row in await self._db.fetch(POOLS)]
+        pools = [Pool(**row) for row in await self._db.fetch(sql.POOLS)]
         limits = {
             row["tenant"]: Limits(row["slots"], row["gpus"])
             for row in await self._db.fetch(LIMITS, [EVERYBODY, *tenants])
         }
-        uses = [Use(**row) for row in await self._db.fetch(SUMS)] if with_sums else []
+        uses = [Use(**row) for row in await self._db.fetch(sql.SUMS)] if with_sums else []
         return Room.of(pools, limits, self._policy.default, uses, self._clock.now(), self._policy.silent_after)

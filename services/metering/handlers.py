@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import orjson
 from opentelemetry import metrics
 
 from services.metering.domain import change, newest, readings
@@ -26,7 +27,8 @@ class Metering:
 
     async def on_events(self, deliveries: Sequence[Delivery]) -> None:
         """Read the segments of a batch of events; what ended gets its line. Safe to redeliver, late, out of order."""
-        found = newest(one for delivery in deliveries for one in readings(decode_event(delivery.body)))
+        events = [decode_event(delivery.body) for delivery in deliveries if carries_segments(delivery.body)]
+        found = newest(one for event in events for one in readings(event))
         if not found:
             return
         async with self._db.transaction() as tx:
@@ -45,3 +47,15 @@ class Metering:
         asked = UsageAsked.model_validate_json(request)
         rows = await self._db.fetch(usage_sql(asked.group_by), asked.tenant, asked.job, max(0, asked.limit))
         return UsageAnswer(rows=tuple(UsageRow(**row) for row in rows)).model_dump_json().encode()
+
+
+def carries_segments(body: bytes) -> bool:
+    """Whether an event is worth reading: until the backend has the job there is nothing in it for the meter.
+
+    What is not of an event's form is to be read, so that it is refused with the reason.
+    """
+    event = orjson.loads(body)
+    try:
+        return bool(event.get("corrected") or event["job"]["attempts"][-1].get("segments"))
+    except (LookupError, TypeError, AttributeError):
+        return True

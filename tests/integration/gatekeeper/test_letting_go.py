@@ -236,3 +236,30 @@ async def test_old_tombstones_and_reservations_are_forgotten_and_open_ones_never
     await world.gatekeeper.purge()
     assert [row["job"] for row in await world.db.fetch("SELECT job FROM reservations")] == [running]
     assert [row["job"] for row in await world.db.fetch("SELECT job FROM attempts")] == [running]
+
+
+async def test_an_event_of_a_job_that_moves_on_under_its_reservation_writes_nothing(world: World) -> None:
+    [job] = await world.submit(gpus=4)
+    await world.api_applies()
+    before = await world.db.fetch("SELECT xmin FROM attempts")
+    for step in world.launched(job):
+        await world.happens(job, step)
+    assert await world.db.fetch("SELECT xmin FROM attempts") == before
+
+
+async def test_an_attempt_that_went_to_another_cluster_draws_on_that_one(world: World) -> None:
+    await world.cluster(name="other", gpus=16)
+    [job] = await world.submit(gpus=4)
+    await world.api_applies()
+    assert await world.db.fetchval("SELECT cluster FROM reservations") == "other"
+    await world.happens(job, *world.launched(job))
+    assert await world.db.fetchval("SELECT cluster FROM reservations") == "local"
+
+
+async def test_a_job_seen_running_while_it_waits_leaves_the_line_and_is_booked(world: World) -> None:
+    await world.submit(gpus=8)
+    [job] = await world.submit(gpus=8)
+    await world.api_applies()
+    await world.happens(job, *world.launched(job))
+    assert await world.db.fetchval("SELECT count(*) FROM waiting") == 0
+    assert await world.used() == (2, 16)
