@@ -96,15 +96,12 @@ class Launching:
     async def _adopted(self, rows: Sequence[Launch]) -> dict[tuple[str, int], Outcome]:
         """Of launches that may have reached the backend: those it has already, and those nobody can tell about."""
         found: dict[tuple[str, int], Outcome] = {}
-        for row in rows:
-            try:
-                seen = await self._backend.find(row.job, row.attempt)
-            except CouldNotAsk as error:
-                found[row.key] = Later(str(error), absent=False)
-                continue
-            begun = _begun(seen, row.submission)
-            if begun is not None:
-                found[row.key] = Taken(self._clock.now() if begun.spec is None else begun.spec.accepted_at)
+        looks = await self._backend.adopt_all([row.submission for row in rows]) if rows else []
+        for row, seen in zip(rows, looks, strict=True):
+            if isinstance(seen, CouldNotAsk):
+                found[row.key] = Later(str(seen), absent=False)
+            elif seen is not None and _has_begun(seen):
+                found[row.key] = Taken(self._clock.now() if seen.spec is None else seen.spec.accepted_at)
         return found
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
@@ -118,16 +115,9 @@ class Launching:
         self._complained = why
 
 
-def _begun(seen: Sequence[Seen], submission: str) -> Seen | None:
-    """The submission, unless it died before it took the claim: then it never ran, and may be launched again."""
-    return next(
-        (
-            one
-            for one in seen
-            if one.submission == submission and not (one.state is LocalState.GONE and one.claim is None)
-        ),
-        None,
-    )
+def _has_begun(seen: Seen) -> bool:
+    """Unless it died before it took the claim: then it never ran, and is launched again."""
+    return seen.state is not LocalState.GONE or seen.claim is not None
 
 
 def _unknown_spec(row: Launch) -> Never:

@@ -14,6 +14,7 @@ from shared.backends.local.sightings import LocalState, Seen
 from shared.runtime.logs import Log
 
 _KILL_SECONDS: Final = 5.0
+_OVER: Final = frozenset({LocalState.EXITED, LocalState.GONE})
 
 
 class Sweep:
@@ -40,11 +41,12 @@ class Sweep:
             row = sealed.get((seen.job, seen.attempt))
             if row is None:
                 continue
-            if seen.state in (LocalState.EXITED, LocalState.GONE):
+            if seen.state in _OVER:
                 if row.witnessed or row.ran is False:
                     gone.append(seen)
             elif seen.state is not LocalState.ACCEPTED:  # before the claim a runner still finds `revoked` and ends
                 alive.append(seen)
+        alive = await self._still_alive(alive)
         await self._kill(alive)
         for seen in gone:
             try:
@@ -52,6 +54,11 @@ class Sweep:
             except CouldNotAsk as error:
                 self._log.warning("records cannot be released yet", submission=seen.submission, why=str(error))
         return len(alive)
+
+    async def _still_alive(self, seen: Sequence[Seen]) -> list[Seen]:
+        """Looked at again: what was observed before the vote was read may have ended in between."""
+        looks = await self._backend.adopt_all([one.submission for one in seen]) if seen else []
+        return [look for look in looks if isinstance(look, Seen) and look.state not in _OVER]
 
     async def _kill(self, alive: Sequence[Seen]) -> None:
         for seen in alive:
