@@ -1,0 +1,307 @@
+"""Job events: repeated, late, out of order, contradicting work under way."""
+
+import asyncio
+from hashlib import sha256
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from services.stager.staging import Staging
+from shared.lifecycle import facts as f
+from shared.lifecycle import inputs as i
+from shared.runtime.migrate import differences
+from tests.integration.stager.conftest import World, eventually, listing, now, tree
+from tests.unit.stager.archives import archive, entry, link
+
+
+async def rows(world: World) -> list[asyncpg.Record]:
+    connection = await asyncpg.connect(world.database.superuser_url)
+    try:
+        return list(await connection.fetch("SELECT * FROM stager.staging ORDER BY job, attempt"))
+    finally:
+        await connection.close()
+
+
+def stop() -> i.Stop:
+    return i.Stop(actor="rin", at=now())
+
+
+async def test_the_tables_are_as_declared(world: World) -> None:
+    assert await differences("stager", world.database.owner_url) == []
+
+
+async def test_the_same_event_again_is_answered_with_the_same_facts_under_new_ids(world: World) -> None:
+    world.applies = False
+    async with world.stager():
+        job = await world.submit("true")
+        await world.told_of(job, "staged")
+        for count in (2, 3):
+            await world.publish(job)
+            await world.told_of(job, "staged", count)
+    first, *again = world.facts(job, "staged")
+    assert again == [first, first]
+    assert len(set(world.ids)) == len(world.ids)
+    assert len(world.facts(job, "input_valid")) == 3
+
+
+async def test_a_repeated_event_begins_nothing_twice(world: World, tmp_path: Path) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"run.sh": "#!/bin/sh\n"}))
+    job = world.record("sh", "run.sh", snapshot=digest, outputs=("x",))
+    await world.publish_all([world.records[job]] * 20)
+    async with world.stager():
+        await world.told_of(job, "staged")
+        await eventually(lambda: world.workdir(job).parent, "the directory")
+        assert [path.name for path in world.workdir(job).parent.iterdir()] == ["e1"]
+    versions = {fact.version.n for fact in world.facts(job, "staged")}
+    assert len(versions) == 1
+
+
+async def test_a_late_event_of_an_older_record_changes_nothing(world: World) -> None:
+    job = world.record("true", outputs=("x",))
+    early = world.records[job]
+    async with world.stager():
+        await world.publish(job)
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        await world.ran(job)
+        await world.told_of(job, "staging_sealed")
+        count = len(world.told)
+        await world.publish(job, record=early)
+        other = await world.submit("true")
+        await world.told_of(other, "staged")
+        assert len([fact for fact in world.told if fact.job == job]) == count
+
+
+async def test_a_stop_before_anything_was_staged_is_a_vote(world: World) -> None:
+    job = world.record("true")
+    world.apply(job, [stop()])
+    async with world.stager():
+        await world.publish(job, "desired")
+        sealed = await world.told_of(job, "staging_sealed")
+    assert (sealed.staged, sealed.outcome) == (False, "none")
+    assert world.records[job].state == "STOPPED"
+
+
+async def test_a_stop_while_staged_is_on_its_way_never_says_that_nothing_was_staged(world: World) -> None:
+    """`api` has not seen `staged` when it asks for the vote."""
+    world.applies = False
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        await world.move(job, stop())
+        await world.told_of(job, "staged", 2)
+        assert world.facts(job, "staging_sealed") == []
+        world.applies = True
+        await world.move(job, *world.facts(job, "input_valid")[:1], *world.facts(job, "staged")[:1])
+        await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=False))
+        sealed = await world.told_of(job, "staging_sealed")
+        assert sealed.staged
+    assert world.records[job].state == "STOPPED"
+
+
+async def test_after_the_vote_work_under_way_publishes_nothing_and_is_cleared(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}))
+    going, may_end = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    whole = Staging.run
+
+    def slow(self: Staging, *arguments: object) -> object:
+        loop.call_soon_threadsafe(going.set)
+        outcome = whole(self, *arguments)  # type: ignore[arg-type] # passed on as they came
+        asyncio.run_coroutine_threadsafe(may_end.wait(), loop).result(20)
+        return outcome
+
+    monkeypatch.setattr(Staging, "run", slow)
+    async with world.stager():
+        job = await world.submit("true", snapshot=digest)
+        await going.wait()
+        await world.move(job, stop())
+        await world.told_of(job, "staging_sealed")
+        await eventually(lambda: world.workdir(job, 1).exists(), "the worker to be nearly done")
+        may_end.set()
+        await eventually(lambda: not world.workdir(job, 1).exists(), "its directory to be cleared")
+    assert world.facts(job, "staged") == []
+    (row,) = await rows(world)
+    assert (row["stage"], row["directory"]) == ("sealed", None)
+
+
+async def test_a_newer_attempt_ends_the_older_one(world: World) -> None:
+    async with world.stager():
+        world.answers_specs = False
+        job = await world.submit("true")
+        await eventually(lambda: has_rows(world, 1), "the first attempt's row")
+        newer = world.records[job].model_copy(
+            update={"attempt": 2, "attempts": (world.records[job].current.model_copy(update={"number": 2}),), "seq": 9}
+        )
+        world.answers_specs = True
+        world.records[job] = newer
+        await world.publish(job)
+        staged = await world.told_of(job, "staged")
+        assert staged.attempt == 2
+    assert [(row["attempt"], row["stage"]) for row in await rows(world)] == [(1, "over"), (2, "sealed")]
+    assert {fact.attempt for fact in world.told} == {2}
+
+
+async def has_rows(world: World, count: int) -> bool:
+    return len(await rows(world)) == count
+
+
+async def test_a_deleted_jobs_outputs_are_not_shown_any_more(world: World) -> None:
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        await world.ran(job)
+        await world.told_of(job, "staging_sealed")
+        await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
+        assert world.records[job].state == "SUCCEEDED"
+        assert await world.outputs(job) is not None
+        await world.move(job, i.Delete(actor="rin", at=now()))
+
+        async def hidden() -> bool:
+            return await world.outputs(job) is None
+
+        await eventually(hidden, "its outputs to be hidden")
+    (row,) = await rows(world)
+    assert row["deleted_at"] is not None
+
+
+async def test_outputs_are_shown_to_their_tenant_only(world: World) -> None:
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        await world.ran(job)
+        await world.told_of(job, "staging_sealed")
+        assert await world.outputs(job) is not None
+        assert await world.outputs(job, tenant="rival") is None
+        assert await world.outputs("j" + "0" * 26) is None
+
+
+async def test_without_an_answer_from_api_staging_waits_and_goes_on(world: World) -> None:
+    world.answers_specs = False
+    async with world.stager():
+        plain = await world.submit("true")
+        await eventually(lambda: has_rows(world, 1), "the row")
+        assert world.told == []
+        world.answers_specs = True
+        await world.told_of(plain, "staged")
+    (row,) = await rows(world)
+    assert (row["stage"], row["owner"]) == ("sealed", None)
+
+
+async def test_bad_input_is_refused_with_all_findings_and_voted_on_at_once(world: World, tmp_path: Path) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"train.py": "", "data.txt": ""}))
+    async with world.stager():
+        job = await world.submit("python3", "trian.py", snapshot=digest, inputs=("date.txt",))
+        refused = await world.told_of(job, "input_invalid")
+        await world.told_of(job, "staging_sealed")
+    assert [(found.code, found.near) for found in refused.findings] == [
+        ("input_missing", "data.txt"), ("script_not_found", "train.py"),
+    ]  # fmt: skip
+    record = world.records[job]
+    assert (record.state, record.end_reason, record.failed_stage) == ("FAILED", "input_invalid", "validating_input")
+    assert not world.workdir(job, 1).exists()
+
+
+async def test_a_plain_job_whose_program_is_not_there_is_refused(world: World) -> None:
+    async with world.stager():
+        job = await world.submit("no-such-program-here")
+        refused = await world.told_of(job, "input_invalid")
+        await world.told_of(job, "staging_sealed")
+    assert "no-such-program-here" in refused.findings[0].message
+
+
+async def test_a_hostile_snapshot_is_refused_and_nothing_of_it_written(world: World, tmp_path: Path) -> None:
+    content = archive(link("d", str(tmp_path)), entry("d/pwned", b"!"), entry("../../../../pwned", b"!")).read()
+    digest = world.store_snapshot(content, "sha256:" + sha256(content).hexdigest())
+    async with world.stager():
+        job = await world.submit("true", snapshot=digest)
+        refused = await world.told_of(job, "input_invalid")
+    assert [found.place for found in refused.findings] == ["d/pwned", "../../../../pwned", "d"]
+    assert not [name for name in listing(tmp_path) if name.endswith("pwned")]
+    assert listing(world.root / "work") == {}
+
+
+async def test_a_snapshot_of_another_tenant_is_not_there(world: World, tmp_path: Path) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}), tenant="rival")
+    async with world.stager():
+        job = await world.submit("true", snapshot=digest)
+        refused = await world.told_of(job, "input_invalid")
+    assert refused.findings[0].code == "snapshot_missing"
+
+
+async def test_a_snapshot_with_other_content_than_its_digest_is_never_staged(world: World, tmp_path: Path) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}))
+    other = world.snapshot(tree(tmp_path / "other", {"f": "2"}))
+    folder = world.blobs / "acme" / "snapshots"
+    (folder / f"{other[7:]}.tar.gz").rename(folder / f"{digest[7:]}.tar.gz")
+    async with world.stager(TIDEGATE_STAGING_TRIES="2"):
+        job = await world.submit("true", snapshot=digest)
+        failed = await world.told_of(job, "staging_failed")
+        await world.told_of(job, "staging_sealed")
+    assert "has other content" in failed.message
+    assert (world.records[job].state, world.records[job].end_reason) == ("FAILED", "staging_failed")
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "FAILED"), (3, "FAILED")])
+async def test_absent_outputs_fail_a_job_that_exited_0_and_leave_another_end_as_it_is(
+    world: World, code: int, state: str
+) -> None:
+    async with world.stager():
+        job = await world.submit("true", outputs=("model/**", "log.txt"))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"log.txt": "half"})
+        await world.ran(job, code)
+        sealed = await world.told_of(job, "staging_sealed")
+        await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
+        manifest = await world.outputs(job)
+    assert manifest is not None
+    assert [entry.path for entry in manifest.files] == ["log.txt"]
+    record = world.records[job]
+    assert record.state == state
+    if code == 0:
+        assert (sealed.outcome, sealed.missing, record.end_reason) == ("missing", ("model/**",), "outputs_missing")
+    else:
+        assert (sealed.outcome, sealed.missing, record.end_reason) == ("verified", (), "exit_nonzero")
+    assert record.exit.code == code
+
+
+@pytest.mark.parametrize(("code", "reason"), [(0, "copy_back_failed"), (3, "exit_nonzero")])
+async def test_a_store_that_stays_away_never_hides_how_the_command_ended(world: World, code: int, reason: str) -> None:
+    async with world.stager(TIDEGATE_STAGING_TRIES="2"):
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        world.blobs.rename(world.blobs.with_name("away"))
+        world.blobs.write_text("not a directory")
+        await world.ran(job, code)
+        sealed = await world.told_of(job, "staging_sealed", seconds=30)
+        await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
+    assert (sealed.outcome, sealed.manifest) == ("failed", None)
+    record = world.records[job]
+    assert (record.state, record.end_reason, record.exit.code) == ("FAILED", reason, code)
+    if code != 0:
+        assert "could not be copied back" in str(record.warnings)
+
+
+async def test_a_transfer_is_tried_again_alone_until_the_store_is_back(world: World) -> None:
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        world.blobs.rename(world.blobs.with_name("away"))
+        world.blobs.write_text("not a directory")
+        await world.ran(job)
+
+        async def failed_once() -> bool:
+            return any(row["tries"] >= 1 and row["owner"] is None for row in await rows(world))
+
+        await eventually(failed_once, "the first try to fail")
+        world.blobs.unlink()
+        world.blobs.with_name("away").rename(world.blobs)
+        sealed = await world.told_of(job, "staging_sealed")
+    assert (sealed.outcome, sealed.files) == ("verified", 1)
