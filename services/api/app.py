@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+import asyncpg
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from obstore.store import LocalStore, ObjectStore, from_url
@@ -117,6 +118,14 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
     async def away(request: Request, error: Unavailable) -> Response:
         service.log.warning("request not answered", error=str(error))
         return database_away().response(request.url.path)
+
+    @app.exception_handler(asyncpg.QueryCanceledError)
+    @app.exception_handler(asyncpg.LockNotAvailableError)
+    @app.exception_handler(asyncpg.DeadlockDetectedError)
+    async def busy(request: Request, error: Exception) -> Response:
+        service.log.warning("request gave way", error=str(error))
+        detail = "the database is too busy for this now: nothing was changed. Try again in a moment"
+        return Problem("unavailable", detail, headers={"Retry-After": "2"}).response(request.url.path)
 
     @app.exception_handler(Exception)
     async def unforeseen(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ from typing import Final
 
 from services.api.domain import BadFact, read_fact
 from services.api.facts import Facts
+from services.api.newest import Newest
 from services.api.specs import Specs
 from shared.runtime.errors import Final as NeverWorks
 from shared.runtime.messages import Delivery
@@ -16,8 +17,9 @@ PURGE_KEYS: Final = "DELETE FROM idempotency WHERE created_at < now() - make_int
 
 
 def register(service: Service, facts: Facts) -> None:
-    """Declare the consumer, the query and the ticks."""
+    """Declare the consumer, the queries and the ticks."""
     specs = Specs(service.db)
+    newest = Newest(service.db)
 
     @service.consume("api", batch=FACTS_IN_A_BATCH)
     async def on_facts(deliveries: list[Delivery]) -> None:
@@ -31,6 +33,11 @@ def register(service: Service, facts: Facts) -> None:
     async def on_specs(request: bytes) -> bytes:
         """The specs of a tenant's digests."""
         return await specs.asked(request)
+
+    @service.rpc("newest")
+    async def on_newest(request: bytes) -> bytes:
+        """The newest event of each of these jobs."""
+        return await newest.asked(request)
 
     @service.every(5)
     async def sweep_orphans() -> None:

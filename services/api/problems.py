@@ -1,10 +1,10 @@
 """RFC 9457 answers: every error says what was given, what is right and what to do, and shows no inside."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -58,7 +58,7 @@ class Problem(HTTPException):
             "instance": path,
             **self.more,
         }
-        return Response(orjson.dumps(body), self.status_code, self.headers, CONTENT_TYPE)
+        return Response(json.dumps(body), self.status_code, self.headers, CONTENT_TYPE)
 
 
 def of_status(error: HTTPException, method: str, path: str) -> Problem:

@@ -17,6 +17,7 @@ from services.api.domain import Change
 from services.api.problems import Problem
 from services.api.reads import Reads
 from services.api.store import Entry, JobStore
+from services.api.texts import storable
 from shared.contracts.ids import new_id
 from shared.contracts.spec import MAX_SPEC_BYTES, SubmitRequest
 from shared.lifecycle.advance import create
@@ -146,15 +147,18 @@ def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
 
 
 def _not_storable(request: SubmitRequest) -> str | None:
-    """The sentence about a text that PostgreSQL cannot hold."""
+    """The sentence about a text that cannot be stored."""
     try:
-        text = request.model_dump_json()
+        if "\\u0000" not in request.model_dump_json():
+            return None
+        for text in _strings(request.model_dump()):
+            storable(text)
     except PydanticSerializationError:
         return (
             "a text holds half a character: names that are not UTF-8 cannot be given, pack such files into an archive"
         )
-    if "\\u0000" in text and any("\0" in word for word in _strings(request.model_dump())):
-        return "a text holds a NUL character: take it out"
+    except ValueError as error:
+        return f"of a text, {error}"
     return None
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from services.api.context import AdminPart, ApiPart, CallerPart, as_json
 from services.api.problems import Problem
+from services.api.texts import Storable
 from shared.contracts.subjects import SERVICES
 
 router = APIRouter()
@@ -24,9 +25,9 @@ class NewToken(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     tenant: str = Field(min_length=1, max_length=40)
-    user: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")
+    user: Storable = Field(min_length=1, max_length=100)
     role: Literal["user", "admin"] = "user"
-    name: str | None = Field(default=None, max_length=100, pattern=r"^[^\x00]*$")
+    name: Storable | None = Field(default=None, max_length=100)
 
 
 @router.get("/whoami")

@@ -10,6 +10,7 @@ from services.api.domain import take_command
 from services.api.problems import Problem, job_not_found
 from services.api.reads import Found
 from services.api.routes.jobs import views
+from services.api.texts import Storable
 from shared.client.views import JobView
 from shared.lifecycle.inputs import AnyCommand, Hold, Release, Stop
 
@@ -30,7 +31,7 @@ class HoldBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: str = Field(default="held by hand", min_length=1, max_length=500)
+    reason: Storable = Field(default="held by hand", min_length=1, max_length=500)
 
 
 class ReleaseBody(BaseModel):
@@ -50,7 +51,7 @@ async def stop(job: str, api: ApiPart, caller: CallerPart, body: StopBody | None
 @router.post("/jobs/{job}/hold")
 async def hold(job: str, api: ApiPart, caller: CallerPart, body: HoldBody | None = None) -> Response:
     """Keep a waiting job back until it is released."""
-    reason = (body or HoldBody()).reason.replace("\0", "")
+    reason = (body or HoldBody()).reason
     command = Hold(actor=caller.user, at=api.clock.now(), reason=reason, by_admin=caller.is_admin)
     return await _decide(api, caller, job, command)
 

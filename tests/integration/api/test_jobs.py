@@ -80,6 +80,13 @@ async def test_replaying_the_logged_inputs_gives_the_current_record(api: Running
 
 async def test_answers_a_command_finally_and_logs_it(api: RunningApi, rin: httpx.AsyncClient) -> None:
     job = (await api.submit(rin))["id"]
+    for reason in (b'"a\\u0000"', b'"\\ud800"', b'""'):
+        wrong = await rin.post(
+            f"/v1/jobs/{job}/hold",
+            content=b'{"reason": %b}' % reason,
+            headers={"Content-Type": "application/json"},
+        )
+        assert (wrong.status_code, "reason" in wrong.json()["detail"]) == (422, True)
     held = (await rin.post(f"/v1/jobs/{job}/hold", json={"reason": "licence server is down"})).json()
     assert held["hold"]["reason"] == "licence server is down"
     assert held["actions"]["release"] == {"allowed": True, "why_not": None}

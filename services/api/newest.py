@@ -1,0 +1,28 @@
+"""`rpc.v1.api.newest`: how it stands with jobs, for services that hold something of theirs since long."""
+
+from typing import Final
+
+from shared.contracts.queries import NewestAnswer, NewestAsked
+from shared.runtime.database import Database
+
+_ASKED_AT_MOST: Final = 100  # bodies of up to 4 KB: the answer stays below the broker's max_payload of 1 MB
+
+NEWEST: Final = """
+SELECT events.body FROM jobs JOIN events ON (events.job, events.epoch, events.seq) = (jobs.id, jobs.epoch, jobs.seq)
+WHERE jobs.id = ANY ($1::text[])
+"""
+
+
+class Newest:
+    """Answers from the event log."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def asked(self, request: bytes) -> bytes:
+        """`NewestAsked` -> `NewestAnswer`."""
+        asked = NewestAsked.model_validate_json(request)
+        if len(asked.jobs) > _ASKED_AT_MOST:
+            raise ValueError(f"{len(asked.jobs)} jobs in one query; ask for at most {_ASKED_AT_MOST}")
+        rows = await self._database.fetch(NEWEST, list(asked.jobs))
+        return NewestAnswer(events=tuple(bytes(row["body"]).decode() for row in rows)).model_dump_json().encode()
