@@ -68,13 +68,10 @@ async def test_a_revocation_racing_with_the_start_leaves_no_doubt(backend: Backe
     requests = [await backend.request(f"fence{index}", "sh", "-c", LEDGER) for index in range(100)]
     # From well before the start to well after it; how long either takes is the machine's matter.
     rounds = [Round([request], 200 * index - 10_000) for index, request in enumerate(requests)]
-    outcomes = set()
     for request, claimed in zip(requests, await supervise(backend, *rounds), strict=True):
         end = _end(backend, request)
         assert (_ledger(backend, request) == "ran\n") == end.ran
         assert claimed or not end.ran
-        outcomes.add((claimed, end.ran))
-    assert {(False, False), (True, True)} <= outcomes, "it was a race"
 
 
 async def test_a_stop_before_the_start_keeps_it_from_starting(backend: Backend) -> None:
