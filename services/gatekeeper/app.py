@@ -4,6 +4,7 @@ import socket
 from datetime import timedelta
 
 from services.gatekeeper.admission import Policy
+from services.gatekeeper.audit import Audit
 from services.gatekeeper.handlers import Gatekeeper
 from services.gatekeeper.queries import Queries
 from services.gatekeeper.room import Limits
@@ -23,10 +24,12 @@ def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Servic
     )
     gatekeeper = Gatekeeper(service.db, service.clock, policy)
     queries = Queries(service.db, service.clock, policy)
+    audit = Audit(service.db, service.clock, gatekeeper, lambda body: service.call("api", "newest", body))
     service.consume("gatekeeper")(gatekeeper.on_events)
     service.consume("gatekeeper_clusters")(gatekeeper.on_clusters)
     service.every(1)(gatekeeper.tick)
     service.every(60)(gatekeeper.purge)
+    service.every(60)(audit.audit)
     for query in (queries.fits, queries.positions, queries.quota_get, queries.quota_set):
         service.rpc(query.__name__)(query)
     return service

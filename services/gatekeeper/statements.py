@@ -110,6 +110,11 @@ OPEN: Final = f"""
 SELECT {_RESERVATION} FROM reservations
 WHERE job = ANY ($1) AND (gpus_ended_at IS NULL OR slot_ended_at IS NULL) ORDER BY job, attempt, admission
 """
+# Jobs in the order of their ids, so that a round of questions reaches all of them.
+OPEN_SINCE: Final = """
+SELECT DISTINCT job FROM reservations
+WHERE (gpus_ended_at IS NULL OR slot_ended_at IS NULL) AND job > $1 AND opened_at <= $2 ORDER BY job LIMIT $3
+"""
 # A job has one open slot at most, by an index: whoever is second books nothing.
 BOOK: Final = """
 INSERT INTO reservations

@@ -27,6 +27,18 @@ class SpecsAnswer(Frozen):
     specs: dict[str, JobSpec]
 
 
+class NewestAsked(Frozen):
+    """`api.newest`: how it stands with these jobs (at most 100), for who holds something of theirs since long."""
+
+    jobs: tuple[str, ...]
+
+
+class NewestAnswer(Frozen):
+    """The body of each job's newest event, for `decode_event`. An unknown job has none: that permits nothing."""
+
+    events: tuple[str, ...]
+
+
 class FitAsked(Frozen):
     """`gatekeeper.fits`: could jobs of these resources ever pass the gates?"""
 
