@@ -1,7 +1,7 @@
 """Asks `api` about jobs whose reservations are open since long, so that nothing stays booked for a job that let go.
 
-Events reach the gatekeeper within a week of their sending; this finds what was lost all the same (with a stream, or with
-a database that was restored). Only the job's own record permits a release: silence never does.
+Events reach the gatekeeper within a week of their sending; this finds what was lost all the same (with a stream, or
+with a restored database). Only the job's own record permits a release: silence never does.
 """
 
 from collections.abc import Awaitable, Callable
