@@ -128,6 +128,7 @@ class Relay:
         """As many as the broker takes. A refused row holds back the later rows of its key, and nobody else's."""
         sent: list[int] = []
         held: set[str] = set()
+        first = ""
         for row in rows:
             if row.message.key in held:
                 continue
@@ -136,8 +137,7 @@ class Relay:
             except PublishRefused as refused:
                 held.add(row.message.key)
                 self._refused_until[row.id] = time.monotonic() + _REFUSED_PAUSE_SECONDS
-                _refused.add(1, {"stream": stream})
-                self._log.error("message refused, trying again later", row=row.id, reason=str(refused))
+                first = first or f"row {row.id}: {refused}"
             except BrokerUnavailable:
                 if not sent:
                     raise
@@ -145,6 +145,9 @@ class Relay:
             else:
                 self._acknowledged[stream] = max(stored.last_seq, self._acknowledged.get(stream, 0))
                 sent.append(row.id)
+        if held:
+            _refused.add(len(held), {"stream": stream})
+            self._log.error("messages refused, trying again later", stream=stream, count=len(held), first=first)
         return sent
 
     async def _after_reconnect(self) -> None:
