@@ -108,8 +108,8 @@ def capacity(job: Waiting, room: Room) -> Closed | None:
     if not known:
         latest = max(offers, key=lambda pool: pool.at)
         return _capacity(job, _unknown(latest), "unknown", f"cluster {latest.cluster}")
-    most = max(pool.total_gpus for pool in offers)
-    if job.gpus > most:
+    most = room.most_gpus(job.coretype, job.region)
+    if most is not None and job.gpus > most:
         return _capacity(job, over_pool(job.coretype, job.gpus, most), NEVER, "an operator", have=most)
     with_gpus = [pool for pool in known if room.free_gpus(pool) >= job.gpus]
     if with_gpus:
@@ -125,7 +125,7 @@ def capacity(job: Waiting, room: Room) -> Closed | None:
         return _capacity(job, reason, "kept", "jobs that end", have=0)
     best = max(known, key=room.free_gpus)
     where = f"cluster {best.cluster}"
-    reason = f"{_few(job.gpus, where, room.free_gpus(best), best.total_gpus)} of coretype {job.coretype}"
+    reason = f"{_few(job.gpus, where, room.free_gpus(best), best.total_gpus or best.gpus)} of coretype {job.coretype}"
     return _capacity(job, reason, "full", "jobs that end", have=room.free_gpus(best))
 
 
@@ -169,11 +169,10 @@ def never_fits(tenant: str, gpus: int, coretype: str, region: str | None, room: 
             return over_quota(owner, gpus, limits.gpus)
     if not room.pools:
         return None
-    offers = room.offers(coretype, region)
-    if not offers:
+    if not room.offers(coretype, region):
         return not_offered(coretype, region, room)
-    most = max(pool.total_gpus for pool in offers)
-    return over_pool(coretype, gpus, most) if gpus > most else None
+    most = room.most_gpus(coretype, region)
+    return over_pool(coretype, gpus, most) if most is not None and gpus > most else None
 
 
 def whose(owner: str) -> str:

@@ -173,7 +173,7 @@ def _pool(report: Capacity) -> Pool:
         region=report.region,
         gpus=report.gpus,
         slots=report.slots,
-        total_gpus=report.gpus if report.total_gpus is None else report.total_gpus,
+        total_gpus=(report.gpus if report.total_gpus is None else report.total_gpus) if report.reachable else None,
         at=report.at,
         reachable=report.reachable,
     )

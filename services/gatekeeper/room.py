@@ -25,14 +25,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What a cluster offers of a coretype, less foreign use, as of `at`. `total_gpus` is the most it ever has."""
+    """What a cluster offers of a coretype, less foreign use, as of `at`. `total_gpus` is the most it ever has, None
+    where it could never be asked."""
 
     cluster: str
     coretype: str
     region: str | None
     gpus: int
     slots: int
-    total_gpus: int
+    total_gpus: int | None
     at: datetime
     reachable: bool
 
@@ -118,6 +119,12 @@ class Room:
     def offers(self, coretype: str, region: str | None) -> list[Pool]:
         """The pools of a coretype, whether they can be asked now or not."""
         return [pool for pool in self.pools if pool.coretype == coretype and region in (None, pool.region)]
+
+    def most_gpus(self, coretype: str, region: str | None) -> int | None:
+        """The most that one job could ever get; None where nobody knows."""
+        totals = [pool.total_gpus for pool in self.offers(coretype, region)]
+        sizes = [total for total in totals if total is not None]
+        return max(sizes, default=None) if len(sizes) == len(totals) else None
 
     def known(self, pool: Pool) -> bool:
         """Whether what the pool reported still says something."""

@@ -135,7 +135,7 @@ class Pool(Base, table=True):
     region: str | None = _text(null=True)
     gpus: int = _number()
     slots: int = _number()
-    total_gpus: int = _number()
+    total_gpus: int | None = _number(null=True)
     at: datetime = _time()
     reachable: bool = Field(sa_column=Column(Boolean, nullable=False))
 

@@ -150,6 +150,12 @@ def test_foreign_use_makes_a_job_wait_but_never_refuses_it() -> None:
     assert reason(a_job(gpus=8), room) == "capacity: needs 8 GPUs; cluster local has 2 of 8 free of coretype local"
 
 
+def test_a_cluster_that_could_never_be_asked_refuses_nothing() -> None:
+    new = replace(LOCAL, gpus=0, slots=0, total_gpus=None, reachable=False)
+    assert never_fits("acme", 8, "local", None, a_room(new)) is None
+    assert first(a_job(gpus=8), a_room(new)).kind == "capacity/unknown"
+
+
 @pytest.mark.parametrize(
     ("pool", "why"),
     [

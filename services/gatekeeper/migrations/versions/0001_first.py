@@ -95,7 +95,7 @@ def upgrade() -> None:
             region text,
             gpus integer NOT NULL,
             slots integer NOT NULL,
-            total_gpus integer NOT NULL,
+            total_gpus integer,
             at timestamptz NOT NULL,
             reachable boolean NOT NULL,
             PRIMARY KEY (cluster, coretype)
