@@ -70,7 +70,12 @@ def create(
 
 
 def advance(record: JobRecord, inputs: Sequence[AnyInput], now: datetime) -> Advanced:
-    """Apply `inputs` in order at the instant `now` (aware; the log's time, not the evidence's)."""
+    """Apply `inputs` in order at the instant `now` (the log's time, not the evidence's).
+
+    Raises ValueError for a naive `now`.
+    """
+    if now.tzinfo is None:
+        raise ValueError(f"the instant {now} has no zone: give an aware one, such as datetime.now(UTC)")
     after = record
     outcomes = []
     for item in inputs:

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, TypeAdapter
 
-from shared.lifecycle.facts import AnyFact, Frozen
+from shared.lifecycle.facts import AnyFact, Frozen, Text
 
 
 class CommandBase(Frozen):
     """`actor` is who asks; `at` when."""
 
-    actor: str
+    actor: Text
     at: AwareDatetime
 
 
@@ -38,7 +38,7 @@ class Retry(CommandBase):
 
 class Hold(CommandBase):
     kind: Literal["hold"] = "hold"
-    reason: str
+    reason: Text
     by_admin: bool = False
 
 
@@ -67,7 +67,7 @@ class UpstreamFailed(CommandBase):
     """A step before this one did not succeed: it cannot be reached."""
 
     kind: Literal["upstream_failed"] = "upstream_failed"
-    step: str
+    step: Text
 
 
 AnyCommand = Stop | Pause | Resume | Retry | Hold | Release | Recopy | Delete | UpstreamDone | UpstreamFailed

@@ -119,14 +119,14 @@ def test_the_worst_of_everything_at_once() -> None:
         job.exited(3, segment(10, created=99), message=LONG, raw_state=LONG)
         job.released().copied_back("missing", missing=(LONG,) * 50, message=LONG).ask(i.Retry)
     gates = tuple(f.Gate(name=f"g{n}", reason=LONG, scope=LONG, lifted_by=LONG) for n in range(50))
-    job.tell(f.Held, gates=gates)
+    job.tell(f.Held, gates=gates).ask(i.Hold, actor=LONG, reason=LONG)
     assert _record_bytes(job.record) < RECORD_BYTES
     assert _event_bytes(job) < EVENT_BYTES
     findings = tuple(f.Finding(code="missing", place=LONG, message=LONG, near=LONG) for _ in range(500))
-    job.admitted(99).tell(f.InputInvalid, findings=findings)
+    job.ask(i.Release).admitted(99).tell(f.InputInvalid, findings=findings).ask(i.Stop, actor=LONG)
     assert _record_bytes(job.record) < RECORD_BYTES
     assert _event_bytes(job) < EVENT_BYTES
-    assert decode_event(encode_event(job.record, "stage", at(0)).body).shortened
+    assert decode_event(encode_event(job.record, "desired", at(0)).body).shortened
 
 
 NAME = "a-name-of-six-and-thirty-characters-"

@@ -254,3 +254,14 @@ def test_naive_times_are_refused(kind: type[f.FactBase]) -> None:
     naive = at(3).replace(tzinfo=None)
     with pytest.raises(ValueError, match="timezone"):
         job.fact(kind, segment={"submission": "s", "created_at": naive}, at=naive)
+
+
+def test_a_naive_now_is_refused() -> None:
+    with pytest.raises(ValueError, match="give an aware one"):
+        advance(a_job().record, [], at(3).replace(tzinfo=None))
+
+
+@pytest.mark.parametrize("command", [i.Stop, i.Pause])
+def test_a_commands_naive_time_is_refused(command: type[i.CommandBase]) -> None:
+    with pytest.raises(ValueError, match="timezone"):
+        command(actor="rin", at=at(3).replace(tzinfo=None))
