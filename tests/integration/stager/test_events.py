@@ -7,7 +7,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from services.stager.domain import Stage
 from services.stager.staging import Staging
+from services.stager.store import Store
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.runtime.migrate import differences
@@ -100,28 +102,56 @@ async def test_a_stop_while_staged_is_on_its_way_never_says_that_nothing_was_sta
     assert world.records[job].state == "STOPPED"
 
 
+class Slowly:
+    """Staging that takes as long as a test wants, at its end."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        whole = Staging.run
+
+        def slow(staging: Staging, *arguments: object) -> object:
+            outcome = whole(staging, *arguments)  # type: ignore[arg-type] # passed on as they came
+            loop.call_soon_threadsafe(self.begun.set)
+            asyncio.run_coroutine_threadsafe(self.may_end.wait(), loop).result(20)
+            return outcome
+
+        patch.setattr(Staging, "run", slow)
+
+
+async def test_work_that_takes_longer_than_its_lease_keeps_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}))
+    slowly = Slowly(monkeypatch)
+    async with world.stager(TIDEGATE_STAGING_LEASE_SECONDS="1") as service:
+        job = await world.submit("true", snapshot=digest)
+        await slowly.begun.wait()
+        (first,) = await rows(world)
+
+        async def renewed_twice() -> bool:
+            (row,) = await rows(world)
+            return bool((row["deadline"] - first["deadline"]).total_seconds() > 1)
+
+        await eventually(renewed_twice, "the lease to be held beyond its first end")
+        rival = Store(service.db, service.clock, replica="rival", lease_seconds=1)
+        assert await rival.claim(Stage.STAGE_IN, 10) == []
+        slowly.may_end.set()
+        await world.told_of(job, "staged")
+
+
 async def test_after_the_vote_work_under_way_publishes_nothing_and_is_cleared(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}))
-    going, may_end = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    whole = Staging.run
-
-    def slow(self: Staging, *arguments: object) -> object:
-        loop.call_soon_threadsafe(going.set)
-        outcome = whole(self, *arguments)  # type: ignore[arg-type] # passed on as they came
-        asyncio.run_coroutine_threadsafe(may_end.wait(), loop).result(20)
-        return outcome
-
-    monkeypatch.setattr(Staging, "run", slow)
+    slowly = Slowly(monkeypatch)
     async with world.stager():
         job = await world.submit("true", snapshot=digest)
-        await going.wait()
+        await slowly.begun.wait()
         await world.move(job, stop())
         await world.told_of(job, "staging_sealed")
         await eventually(lambda: world.workdir(job, 1).exists(), "the worker to be nearly done")
-        may_end.set()
+        slowly.may_end.set()
         await eventually(lambda: not world.workdir(job, 1).exists(), "its directory to be cleared")
     assert world.facts(job, "staged") == []
     (row,) = await rows(world)

@@ -13,6 +13,8 @@ import pytest
 
 from tests.integration.stager.conftest import World, eventually, listing, tree
 
+LONG = {"TIDEGATE_STAGING_LEASE_SECONDS": "3600"}
+"""A lease that does not run out during a test: what goes on does so for another reason."""
 FILES = {f"data/{n:02}/f{n}": os.urandom(100_000) for n in range(50)}
 
 
@@ -67,7 +69,7 @@ async def test_killed_while_staging_in_it_begins_again_in_another_directory(
     world: World, processes: Processes, tmp_path: Path, after: int
 ) -> None:
     digest = world.snapshot(tree(tmp_path / "src", FILES))
-    first = processes.start()
+    first = processes.start(**LONG)
     job = await world.submit("true", snapshot=digest, outputs=("x",))
     attempt = world.workdir(job, 0).parent
     await in_the_middle(attempt, after)
@@ -75,7 +77,7 @@ async def test_killed_while_staging_in_it_begins_again_in_another_directory(
     told = len(world.facts(job, "staged"))
     half = set(attempt.iterdir())
     assert told or all(path.name.endswith(".part") for path in half), "nothing half done has a final name"
-    processes.start()
+    processes.start(**LONG)
     await world.told_of(job, "staged")
     assert listing(world.workdir(job)) == FILES
     assert [path.name for path in attempt.iterdir()] == [world.workdir(job).name], "leftovers are swept"
@@ -86,7 +88,7 @@ async def test_killed_while_staging_in_it_begins_again_in_another_directory(
 async def test_killed_while_copying_back_it_ends_with_one_exact_copy(
     world: World, processes: Processes, after: int
 ) -> None:
-    first = processes.start()
+    first = processes.start(**LONG)
     job = await world.submit("true", outputs=("data/**",))
     await world.told_of(job, "staged")
     tree(world.workdir(job), FILES)
@@ -96,7 +98,7 @@ async def test_killed_while_copying_back_it_ends_with_one_exact_copy(
     await asyncio.to_thread(processes.end, first, signal.SIGKILL)
     if not world.facts(job, "staging_sealed"):
         assert (await row(world, job))["manifest"] is None, "half a copy is never visible"
-    processes.start()
+    processes.start(**LONG)
     sealed = await world.told_of(job, "staging_sealed")
     assert (sealed.outcome, sealed.files) == ("verified", 50)
     manifest = await world.outputs(job)
@@ -113,7 +115,7 @@ async def test_ended_politely_it_hands_its_rows_back_at_once(
     world: World, processes: Processes, tmp_path: Path
 ) -> None:
     digest = world.snapshot(tree(tmp_path / "src", {**FILES, "large": os.urandom(20_000_000)}))
-    first = processes.start(TIDEGATE_STAGING_LEASE_SECONDS="3600")
+    first = processes.start(**LONG)
     job = await world.submit("true", snapshot=digest, outputs=("x",))
     await in_the_middle(world.workdir(job, 0).parent, 3)
     assert await asyncio.to_thread(processes.end, first, signal.SIGTERM) == 0
@@ -121,7 +123,7 @@ async def test_ended_politely_it_hands_its_rows_back_at_once(
         left = await row(world, job)
         assert (left["owner"], left["tries"]) == (None, 0), "the try does not count"
         assert not list(world.workdir(job, 0).parent.iterdir()), "what was half done is removed"
-    processes.start(TIDEGATE_REPLICA="two", TIDEGATE_STAGING_LEASE_SECONDS="3600")
+    processes.start(TIDEGATE_REPLICA="two", **LONG)
     await world.told_of(job, "staged")
     assert len(listing(world.workdir(job))) == 51
 
