@@ -29,6 +29,7 @@ from services.api.sentences import invalid
 from services.api.settings import ApiSettings
 from services.api.store import JobStore
 from services.api.submit import Submitting
+from shared.lifecycle.record import Retries
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Unavailable
 from shared.runtime.service import Service
@@ -53,7 +54,8 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
     reads = Reads(service.db)
     asking = Asking(service)
     access = Access(service.db, single_tenant=settings.single_tenant)
-    submitting = Submitting(service.db, store, reads, asking, service.clock)
+    retries = Retries(budget=settings.retry_budget, infrastructure_budget=settings.infrastructure_retry_budget)
+    submitting = Submitting(service.db, store, reads, asking, service.clock, retries)
     handlers.register(service, Facts(service, store))
     service.every(0)(feed.poll)
 

@@ -45,6 +45,10 @@ class ApiSettings(ServiceSettings):
     single_tenant: bool = False
     """The stack does not run as root, so that jobs of two tenants would run as one user: a second tenant is refused."""
     bootstrap_tokens: tuple[BootstrapToken, ...] = ()
+    retry_budget: Annotated[int, Field(ge=0, le=100)] = 0
+    """Automatic retries that a new job has for failures of its own."""
+    infrastructure_retry_budget: Annotated[int, Field(ge=0, le=100)] = 0
+    """Automatic retries and requeues that it has for failures of the infrastructure."""
     max_snapshot_bytes: Annotated[int, Field(ge=1)] = 2 * 1024**3
     max_batch_bytes: Annotated[int, Field(ge=1)] = 16 * 1024**2
 

@@ -25,7 +25,6 @@ from shared.lifecycle.record import JobRecord, Resources, Retries
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
 
-RETRIES: Final = Retries(budget=0, infrastructure_budget=0)
 _NAME_LENGTH: Final = 100
 _BREATHE_AFTER: Final = 200  # jobs made between two turns of the event loop
 
@@ -67,12 +66,15 @@ class Key:
 class Submitting:
     """Makes jobs."""
 
-    def __init__(self, database: Database, store: JobStore, reads: Reads, asking: Asking, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, store: JobStore, reads: Reads, asking: Asking, clock: Clock, retries: Retries
+    ) -> None:
         self._database = database
         self._store = store
         self._reads = reads
         self._asking = asking
         self._clock = clock
+        self._retries = retries
 
     async def submit(
         self, caller: Caller, requests: Sequence[SubmitRequest], key: Key | None, answer: Callable[[Sequence[New]], str]
@@ -83,7 +85,7 @@ class Submitting:
         specs = _checked(requests)
         await self._snapshots_exist(caller.tenant, requests)
         warnings = await self._could_pass(caller.tenant, requests)
-        new = await _made(caller, requests, specs, warnings, self._clock.now())
+        new = await self._made(caller, requests, specs, warnings, self._clock.now())
         response = answer(new)
         entries = await _encoded(new)
         async with self._store.transaction() as tx:
@@ -127,6 +129,37 @@ class Submitting:
                 raise Problem("can-never-run", f"{_job(requests, index)}{why_not}")
         return ()
 
+    async def _made(
+        self,
+        caller: Caller,
+        requests: Sequence[SubmitRequest],
+        specs: Sequence[str],
+        warnings: tuple[str, ...],
+        now: datetime,
+    ) -> list[New]:
+        """The records, whose ids rise in the order given."""
+        ids = sorted(new_id("j", now) for _ in requests)
+        new = []
+        for index, (id_, request, spec) in enumerate(zip(ids, requests, specs, strict=True)):
+            if index % _BREATHE_AFTER == _BREATHE_AFTER - 1:
+                await asyncio.sleep(0)
+            record = create(
+                id=id_,
+                tenant=caller.tenant,
+                user=caller.user,
+                name=request.name or PurePosixPath(request.spec.command[0]).name[:_NAME_LENGTH] or "job",
+                spec_digest=request.spec.digest(),
+                resources=request.spec.resources(),
+                has_outputs=bool(request.spec.outputs or request.spec.expect),
+                now=now,
+                project=request.project,
+                priority=request.priority,
+                retries=self._retries,
+                warnings=warnings,
+            )
+            new.append(New(record, spec))
+        return new
+
 
 def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
     """The specs' JSON; refuses what is too long or holds what the database cannot."""
@@ -160,33 +193,6 @@ def _not_storable(request: SubmitRequest) -> str | None:
     except ValueError as error:
         return f"of a text, {error}"
     return None
-
-
-async def _made(
-    caller: Caller, requests: Sequence[SubmitRequest], specs: Sequence[str], warnings: tuple[str, ...], now: datetime
-) -> list[New]:
-    """The records, whose ids rise in the order given."""
-    ids = sorted(new_id("j", now) for _ in requests)
-    new = []
-    for index, (id_, request, spec) in enumerate(zip(ids, requests, specs, strict=True)):
-        if index % _BREATHE_AFTER == _BREATHE_AFTER - 1:
-            await asyncio.sleep(0)
-        record = create(
-            id=id_,
-            tenant=caller.tenant,
-            user=caller.user,
-            name=request.name or PurePosixPath(request.spec.command[0]).name[:_NAME_LENGTH] or "job",
-            spec_digest=request.spec.digest(),
-            resources=request.spec.resources(),
-            has_outputs=bool(request.spec.outputs or request.spec.expect),
-            now=now,
-            project=request.project,
-            priority=request.priority,
-            retries=RETRIES,
-            warnings=warnings,
-        )
-        new.append(New(record, spec))
-    return new
 
 
 async def _encoded(new: Sequence[New]) -> list[Entry]:
