@@ -51,13 +51,15 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--jobs", type=int, default=1000, help="how many in the batch")
     asked.add_argument("--idle", type=int, default=40, help="how many one by one")
+    asked.add_argument("--slots", type=int, default=128, help="how many jobs the machine may run at once")
     options = asked.parse_args()
     spawned = spawn_limit(300)
     print(f"limit: this machine starts and reaps /bin/true {spawned:.0f} times a second, alone, from one process")
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         stack = Stack(Path(folder))
-        stack.up("--virtual-gpus", "8")
+        stack.up("--virtual-gpus", "8", "--slots", str(options.slots))
         try:
+            print(f"slots: {options.slots} jobs at once")
             return measure(stack, options.jobs, options.idle, spawned)
         finally:
             stack.down()
@@ -177,9 +179,19 @@ def nats_syncs_per_job(stack: Stack, client: Tidegate, jobs: int) -> float | Non
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and of its children that it has reaped."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in fields[11:15]) / _TICK
+    """CPU time of a process, of the children it has now (PostgreSQL's backends), and of those it has reaped."""
+    ticks = _ticks(pid)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        ticks += _ticks(int(child))
+    return ticks / _TICK
+
+
+def _ticks(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0  # it ended meanwhile, and its parent has counted it
+    return sum(int(ticks) for ticks in fields[11:15])
 
 
 def peak_memory_mb(pid: int) -> float:
