@@ -9,6 +9,7 @@ from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.lifecycle.duties import duties, holdings
 from shared.lifecycle.folding import KEPT_ATTEMPTS, KEPT_EVIDENCE, KEPT_SEGMENTS
+from shared.lifecycle.picture import picture
 from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import State
@@ -71,6 +72,16 @@ def test_a_segment_whose_end_is_still_owed_is_not_folded_soon() -> None:
     for n in range(KEPT_SEGMENTS + 1):
         job.requeued(segment(n, created=10 + 3 * n), started_at=at(11 + 3 * n), ended=13 + 3 * n)
     assert gpu_milliseconds(job.record, at(0)) == (KEPT_SEGMENTS + 1) * 4_000
+
+
+def test_a_loss_stays_disproved_when_the_segment_that_disproved_it_is_folded() -> None:
+    job = a_job(infrastructure=5).admitted().staged().accepted()
+    again = job.fact(f.SeenPending, segment=segment(1, created=7), raw_state="PENDING")
+    job.tell(f.Lost).running().take(again)
+    shown = decode_event(encode_event(job.record, "pending", at(0)).body).job
+    assert shown.current.folded is not None
+    assert picture(shown.current).lost is None
+    assert duties(shown) == duties(job.record)
 
 
 def test_it_ends_like_any_other() -> None:
