@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from services.launcher.audit import Audit
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
@@ -12,7 +13,7 @@ from services.launcher.specs import Specs
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
 from shared.backends.local.client import LocalClient
-from shared.contracts.queries import SpecsAnswer, SpecsAsked
+from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.clock import Clock
 from shared.runtime.service import Service
 
@@ -20,6 +21,7 @@ _IDLE_SECONDS: Final = 0.5
 _SPACING_SECONDS: Final = 0.02
 _LEASES_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 2.0
+_AUDIT_SECONDS: Final = 30.0
 
 
 class Bell:
@@ -106,6 +108,17 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         if taken := await store.take_over(service.clock.now(), at_start=False):
             service.log.warning("launches taken over", count=taken)
             to_launch.ring()
+
+    async def ask_newest(question: NewestAsked) -> NewestAnswer:
+        answer = await service.call("api", "newest", question.model_dump_json().encode())
+        return NewestAnswer.model_validate_json(answer)
+
+    audit = Audit(store, events, ask_newest, service.clock)
+
+    @service.every(_AUDIT_SECONDS)
+    async def ask_about_open_launches() -> None:
+        """Find out about launches whose job has gone on without an event reaching us."""
+        await audit.once()
 
     @service.every(_SWEEP_SECONDS)
     async def sealed_and_seen() -> None:

@@ -1,8 +1,9 @@
 """One function per message: what job events make of the launcher's rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from services.launcher.domain import State, decide
+from services.launcher.domain import Decision, Launch, State, decide
 from services.launcher.settings import LauncherSettings
 from services.launcher.store import Store
 from shared.contracts.events import decode_event
@@ -31,28 +32,32 @@ class JobEvents:
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
         """Begin, end or answer launches for a batch of job events. Safe to redeliver: guarded by (epoch, seq)."""
-        records = newest_by_job([decode_event(delivery.body).job for delivery in deliveries])
+        await self.take(newest_by_job([decode_event(delivery.body).job for delivery in deliveries]))
+
+    async def take(self, records: Mapping[str, JobRecord], *, answer: bool = True) -> None:
+        """Act on these records; without `answer` one that was seen before asks nothing."""
         states: set[State] = set()
         async with self._store.database.transaction() as tx:
             left = set(records)
             while left:  # a second time only for jobs whose first row another replica has just inserted
                 rows = await self._store.lock_jobs(tx, sorted(left))
-                decisions = [
-                    decide(
-                        records[job],
-                        rows.get(job, {}),
-                        deployment=self._settings.deployment,
-                        default_grace=self._settings.stop_grace_seconds,
-                        now=self._clock.now(),
-                    )
-                    for job in sorted(left)
-                ]
+                decisions = [self._decide(records[job], rows.get(job, {}), answer) for job in sorted(left)]
                 states |= {row.state for decision in decisions for row in (*decision.begun, *decision.changed)}
                 left = await self._store.apply(tx, decisions)
         if State.INTENT in states:
             self._to_launch()
         if State.REVOKING in states:
             self._to_end()
+
+    def _decide(self, record: JobRecord, rows: Mapping[int, Launch], answer: bool) -> Decision:
+        decision = decide(
+            record,
+            rows,
+            deployment=self._settings.deployment,
+            default_grace=self._settings.stop_grace_seconds,
+            now=self._clock.now(),
+        )
+        return decision if answer else replace(decision, answered=())
 
 
 def newest_by_job(records: Sequence[JobRecord]) -> dict[str, JobRecord]:

@@ -124,6 +124,11 @@ SELECT {_ALL} FROM launches JOIN unnest($1::text[], $2::integer[]) AS key (job, 
 WHERE state = 'sealed'
 """
 
+_OPEN_SINCE: Final = """
+SELECT DISTINCT job FROM launches
+WHERE state <> 'sealed' AND job > $1 AND coalesce(accepted_at, next_at) < $2 ORDER BY job LIMIT $3
+"""
+
 
 class Store:
     """Rows of `launches` and the facts told with them."""
@@ -231,6 +236,10 @@ class Store:
             return {}
         rows = await self.database.fetch(_SEALED_AMONG, *zip(*keys, strict=True))
         return {row.key: row for row in map(_row, rows)}
+
+    async def open_since(self, after: str, before: datetime, limit: int) -> list[str]:
+        """Jobs with a launch that is not sealed and that began before `before`: the next ones after the job `after`."""
+        return [row["job"] for row in await self.database.fetch(_OPEN_SINCE, after, before, limit)]
 
     async def _lock(self, tx: Tx, rows: Sequence[Launch]) -> list[Launch]:
         keys = ([row.job for row in rows], [row.attempt for row in rows])

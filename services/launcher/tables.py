@@ -29,6 +29,7 @@ class Launches(Base, table=True):
         CheckConstraint(
             "state <> 'submitting' OR (token IS NOT NULL AND deadline IS NOT NULL)", name="launches_leased"
         ),
+        Index("launches_open", "job", postgresql_where=text("state <> 'sealed'")),
         Index("launches_to_launch", "next_at", postgresql_where=text("state = 'intent'")),
         Index("launches_submitting", "deadline", postgresql_where=text("state = 'submitting'")),
         Index("launches_to_end", "next_at", postgresql_where=text("state = 'revoking'")),

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from services.launcher.domain import Launch
+from services.launcher.outcomes import Later, Taken, apply
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
 from shared.lifecycle.facts import Accepted
 from shared.runtime.clock import FixedClock, SystemClock
+from tests.integration.launcher.story import Job
 from tests.integration.launcher.world import Launcher, World, kinds
 
 
@@ -138,6 +141,29 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(world: W
     assert kinds(await world.facts(job)) == ["accepted"]
     await world.until_ended(job)
     assert world.ledger(job) == [job.id]
+
+
+async def test_a_late_answer_does_not_touch_the_lease_of_whoever_took_over(world: World) -> None:
+    job = await world.job()
+    later = FixedClock(SystemClock().now() + timedelta(seconds=16))
+    first, second = world.launcher("one"), world.launcher("two")
+    now = first.launching._clock.now()
+    (row,) = await claimed(first, job, now)
+    await second.store.take_over(later.now(), at_start=False)
+    (again,) = await second.store.claim_launches(10, "second", later.now() + timedelta(seconds=15), later.now())
+    unclear = apply(row, Later("no answer came", absent=False), later.now())
+    assert await first.store.record_launches([unclear], "first") == []
+    assert (await world.row(job))["token"] == "second"
+    taken = apply(again, Taken(later.now()), later.now())
+    await second.store.record_launches([taken], "second")
+    assert kinds(await world.facts(job)) == ["accepted"]
+
+
+async def claimed(launcher: Launcher, job: Job, now: datetime) -> list[Launch]:
+    """The job's launch, leased under the token `first`."""
+    await launcher.handle(job.again())
+    now += timedelta(seconds=1)
+    return await launcher.store.claim_launches(10, "first", now + timedelta(seconds=1), now)
 
 
 async def test_two_launchers_on_the_same_batch_launch_once(world: World) -> None:

@@ -55,6 +55,7 @@ def upgrade() -> None:
                 CHECK (state <> 'submitting' OR (token IS NOT NULL AND deadline IS NOT NULL))
         )
     """)
+    op.execute("CREATE INDEX launches_open ON launches (job) WHERE state <> 'sealed'")
     op.execute("CREATE INDEX launches_to_launch ON launches (next_at) WHERE state = 'intent'")
     op.execute("CREATE INDEX launches_submitting ON launches (deadline) WHERE state = 'submitting'")
     op.execute("CREATE INDEX launches_to_end ON launches (next_at) WHERE state = 'revoking'")
