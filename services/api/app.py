@@ -4,12 +4,13 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from obstore.store import LocalStore, ObjectStore, from_url
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -22,7 +23,7 @@ from services.api.door import Door, caller_of, database_away
 from services.api.facts import Facts
 from services.api.feed import Feed
 from services.api.outbox import EventLog
-from services.api.problems import Problem, of_status
+from services.api.problems import CONTENT_TYPE, Problem, ProblemBody, of_status
 from services.api.reads import Reads
 from services.api.routes import admin, commands, events, jobs, logs, outputs, snapshots, usage
 from services.api.sentences import invalid
@@ -44,6 +45,17 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     usage.router,
     admin.router,
 )
+
+
+REFUSES: Final = [Depends(caller_of), Security(HTTPBearer(auto_error=False))]
+"""On every route: whoever was not let in is refused. The second one only puts the scheme into the OpenAPI document."""
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    code: {
+        "description": "A problem (RFC 9457)",
+        "content": {CONTENT_TYPE: {"schema": ProblemBody.model_json_schema()}},
+    }
+    for code in (422, "default")
+}
 
 
 def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[FastAPI, Service, Feed]:
@@ -93,7 +105,7 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
         blobs=_blob_store(settings.blob_url),
     )
     for router in ROUTERS:
-        app.include_router(router, prefix="/v1", dependencies=[Depends(caller_of)])
+        app.include_router(router, prefix="/v1", dependencies=REFUSES, responses=PROBLEMS)
     _answer_errors(app, service)
     app.add_middleware(
         Door,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -40,6 +41,16 @@ KINDS: Final[Mapping[str, Kind]] = {
 _BY_STATUS: Final = {kind.status: name for name, kind in reversed(list(KINDS.items()))}
 
 
+class ProblemBody(BaseModel):
+    """The members that every problem has."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+
+
 class Problem(HTTPException):
     """An answer that is no success. `detail` is a sentence for a person; `more` adds members for programs."""
 
@@ -50,15 +61,14 @@ class Problem(HTTPException):
 
     def response(self, path: str) -> Response:
         """As it goes out; `path` is the request's."""
-        body = {
-            "type": _TYPE + self.kind,
-            "title": KINDS[self.kind].title,
-            "status": self.status_code,
-            "detail": self.detail,
-            "instance": path,
-            **self.more,
-        }
-        return Response(json.dumps(body), self.status_code, self.headers, CONTENT_TYPE)
+        body = ProblemBody(
+            type=_TYPE + self.kind,
+            title=KINDS[self.kind].title,
+            status=self.status_code,
+            detail=self.detail,
+            instance=path,
+        )
+        return Response(json.dumps(body.model_dump() | self.more), self.status_code, self.headers, CONTENT_TYPE)
 
 
 def of_status(error: HTTPException, method: str, path: str) -> Problem:

@@ -109,6 +109,21 @@ async def test_makes_lists_and_revokes_tokens(api: RunningApi, ada: httpx.AsyncC
     assert (await ada.delete("/v1/tokens/t0000")).status_code == 404
 
 
+async def test_describes_every_route_and_how_to_come_in(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    document = (await rin.get("/v1/openapi.json")).json()
+    assert document["openapi"].startswith("3.1")
+    described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert described == set(_described(api))
+    submit = document["paths"]["/v1/jobs"]["post"]
+    assert submit["security"] == [{"HTTPBearer": []}]
+    assert "application/problem+json" in submit["responses"]["422"]["content"]
+
+
+def _described(api: RunningApi) -> list[tuple[str, str]]:
+    routes = [(method, path.replace("{path:path}", "{path}")) for method, path in _routes(api)]
+    return [route for route in routes if route != ("GET", "/v1/openapi.json")]
+
+
 async def test_keeps_only_the_hash_of_a_token(api: RunningApi) -> None:
     rows = await api.service.db.fetch("SELECT * FROM tokens")
     assert len(rows) == 3
