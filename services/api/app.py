@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from services.api import handlers
 from services.api.access import Access
+from services.api.announce import Announcer
 from services.api.asking import Asking
 from services.api.context import Api
 from services.api.door import Door, caller_of, database_away
@@ -68,7 +69,7 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
     access = Access(service.db, single_tenant=settings.single_tenant)
     retries = Retries(budget=settings.retry_budget, infrastructure_budget=settings.infrastructure_retry_budget)
     submitting = Submitting(service.db, store, reads, asking, service.clock, retries)
-    handlers.register(service, Facts(service, store))
+    handlers.register(service, Facts(service, store), Announcer(service.db, service.clock))
     service.every(0)(feed.poll)
 
     @service.on_start

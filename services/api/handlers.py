@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from services.api.announce import ROUND_SECONDS, Announcer
 from services.api.domain import BadFact, read_fact
 from services.api.facts import Facts
 from services.api.newest import Newest
@@ -16,7 +17,7 @@ FACTS_IN_A_BATCH: Final = 500
 PURGE_KEYS: Final = "DELETE FROM idempotency WHERE created_at < now() - make_interval(hours => $1)"
 
 
-def register(service: Service, facts: Facts) -> None:
+def register(service: Service, facts: Facts, announcer: Announcer) -> None:
     """Declare the consumer, the queries and the ticks."""
     specs = Specs(service.db)
     newest = Newest(service.db)
@@ -43,6 +44,13 @@ def register(service: Service, facts: Facts) -> None:
     async def sweep_orphans() -> None:
         """Facts that came before their job's row."""
         await facts.sweep()
+
+    @service.every(ROUND_SECONDS)
+    async def ask_again() -> None:
+        """About jobs that do not move."""
+        asked = await announcer.round()
+        if asked:
+            service.log.warning("jobs do not move, asking again", count=asked)
 
     @service.every(600)
     async def purge_keys() -> None:

@@ -13,6 +13,9 @@ from sqlmodel import Field, SQLModel
 
 from shared.runtime.tables import with_runtime_tables
 
+OPEN = "'QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING'"
+"""The states of jobs that go on by themselves, for SQL."""
+
 
 class Base(SQLModel, registry=registry()):
     """Metadata of this service only."""
@@ -75,6 +78,7 @@ class Job(Base, table=True):
         Index("jobs_of_tenant", "tenant", desc("id")),
         Index("jobs_by_state", "tenant", "state", desc("id")),
         Index("jobs_by_name", "tenant", "name", desc("id")),
+        Index("jobs_open", "id", postgresql_where=text(f"state IN ({OPEN})")),
     )
     id: str = _text(key=True)
     tenant: str = _text()

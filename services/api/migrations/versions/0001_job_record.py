@@ -45,6 +45,7 @@ _TABLES = (
     "CREATE INDEX jobs_of_tenant ON jobs (tenant, id DESC)",
     "CREATE INDEX jobs_by_state ON jobs (tenant, state, id DESC)",
     "CREATE INDEX jobs_by_name ON jobs (tenant, name, id DESC)",
+    "CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING')",
     """
     CREATE TABLE specs (
         tenant text NOT NULL,
