@@ -79,7 +79,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     def has() -> LocalCapacity | None:
         return local_capacity(backend.root, Observation(complete=True, submissions=()))
 
-    reports = CapacityReports(has, publish, service.clock, service.log, slots=settings.local_slots)
+    reports = CapacityReports(has, publish, service.clock, service.log)
 
     @service.every(0)
     async def observe() -> None:

@@ -33,12 +33,11 @@ class Room:
 class CapacityReports:
     """Publishes what the host has recorded; while no host lives, the last known numbers, marked unreachable."""
 
-    def __init__(self, ask: Ask, publish: Publish, clock: Clock, log: Log, *, slots: int) -> None:
+    def __init__(self, ask: Ask, publish: Publish, clock: Clock, log: Log) -> None:
         self._ask = ask
         self._publish = publish
         self._clock = clock
         self._log = log
-        self._slots = slots
         self._told: Room | None = None
         self._told_at: datetime | None = None
         self._room = Room()
@@ -64,7 +63,7 @@ class CapacityReports:
 
     def _look(self, has: LocalCapacity | None) -> Room:
         if has is not None and has.host_alive:
-            return Room(has.gpus_total, min(self._slots, has.slots_total), has.virtual, reachable=True)
+            return Room(has.gpus_total, has.slots_total, has.virtual, reachable=True)
         if self._room.reachable or self._told is None:
             self._log.warning("no local host lives: nothing can be launched until it is started")
         return replace(self._room, reachable=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 USAGE = "usage: python -m shared.backends.local.host --root DIR [--virtual-gpus N] [--slots N] [--hide DIR]..."
-SLOTS_DEFAULT = 512
+SLOTS_DEFAULT = 64
 VIRTUAL_GPUS_MAX = 1024
 
 

@@ -15,7 +15,7 @@ from tests.integration.watcher.world import World
 async def backend(tmp_path: Path) -> AsyncIterator[Backend]:
     """A root of its own with a running host; no process of it is left afterwards."""
     backend = Backend(tmp_path / "local")
-    await backend.start_host("--virtual-gpus", "8")
+    await backend.start_host("--virtual-gpus", "8", "--slots", "40")
     yield backend
     await backend.end()
 

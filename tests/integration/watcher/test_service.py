@@ -52,7 +52,6 @@ async def watcher(
             "nats_user": "watcher",
             "nats_password": nats_server.password("watcher"),
             "local_root": backend.root,
-            "local_slots": 40,
         }
     )
     async with create(settings).lifespan():
