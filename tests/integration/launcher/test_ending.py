@@ -237,8 +237,10 @@ async def test_a_sealed_attempt_that_is_seen_alive_is_killed(world: World) -> No
 
 
 async def test_what_another_deployment_runs_is_left_alone(world: World) -> None:
-    request = await world.backend.request("j" + "0" * 26, "sleep", "60")
-    await world.backend.submit(request)
-    assert await world.launcher().sweep.once() == 0
-    (seen,) = world.backend.observer.observe().submissions
-    assert seen.state is not LocalState.EXITED
+    launcher = world.launcher()
+    job = await world.job()
+    await launcher.handle(job.again())
+    await world.database.execute("UPDATE launches SET state = 'sealed', sealed_n = 99, sealed_at = now(), ran = false")
+    await world.backend.submit(await world.backend.request(job.id, "sleep", "60", stage=False))
+    assert await launcher.sweep.once() == 0
+    assert is_alive(world, job)

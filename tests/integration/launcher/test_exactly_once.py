@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from services.launcher.domain import Launch
+from services.launcher.endings import sealed
 from services.launcher.outcomes import Later, Taken, apply
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
@@ -194,6 +195,20 @@ async def test_two_launchers_seal_the_same_batch_once(world: World) -> None:
     ids = [row["msg_id"] for row in await world.database.fetch("SELECT msg_id FROM outbox")]
     sealed = [msg_id for msg_id in ids if "/launcher_sealed/" in msg_id and "/again." not in msg_id]
     assert len(sealed) == len(set(sealed)) == len(jobs)
+
+
+async def test_a_vote_that_was_given_meanwhile_is_not_given_again(world: World) -> None:
+    job = await world.job()
+    one, two = world.launcher("one"), world.launcher("two")
+    await one.handle(job.stop())
+    now = SystemClock().now()
+    mine = await one.store.claim_endings(10, now, now)
+    theirs = await two.store.claim_endings(10, now, now)
+    assert mine[0].key == theirs[0].key
+    assert await one.store.record_endings([sealed(row, ran=False, now=now) for row in mine])
+    assert await two.store.record_endings([sealed(row, ran=True, now=now) for row in theirs]) == []
+    assert kinds(await world.facts(job)) == ["gpus_freed", "launcher_sealed"]
+    assert (await world.row(job))["ran"] is False
 
 
 async def test_a_host_that_cannot_be_reached_keeps_the_job_and_launches_it_once_it_is_back(world: World) -> None:
