@@ -1,5 +1,6 @@
 """Rule 3: attempts fence; terminal states, PAUSED and the next attempt need the attempt sealed by both votes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -195,18 +196,41 @@ def test_a_fact_of_a_newer_attempt_is_refused() -> None:
     assert job.record is before
 
 
-def test_the_next_attempt_holds_nothing_of_the_last() -> None:
+def _held() -> Job:
+    job = a_job(retries=1, warnings=("said at submit",))
+    return job.tell(f.Held, gates=(f.Gate(name="capacity", reason="full", scope="c", lifted_by="time"),))
+
+
+def _ran() -> Job:
+    return _held().admitted().tell(f.InputValid, warnings=("odd",)).staged().accepted().running()
+
+
+STOPPED: dict[str, Any] = {"code": None, "signal": 15, "stop_recorded": True, "self_reported": True}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda: _ran().exited(3, self_reported=True).sealed(), id="retried by itself"),
+        pytest.param(lambda: _ran().ask(i.Stop).exited(**STOPPED).sealed().ask(i.Retry), id="stopped and retried"),
+        pytest.param(lambda: _ran().ask(i.Pause).exited(**STOPPED).sealed().ask(i.Resume), id="paused and resumed"),
+        pytest.param(lambda: _held().ask(i.Pause).ask(i.Resume), id="paused and resumed while it waited"),
+        pytest.param(lambda: _held().ask(i.Stop).ask(i.Retry), id="stopped and retried while it waited"),
+    ],
+)
+def test_the_next_attempt_holds_nothing_of_the_last(build: Callable[[], Job]) -> None:
     """But what is the job's own: its budgets and what it was submitted with."""
     fresh = a_job(retries=1, warnings=("said at submit",)).record
-    job = a_job(retries=1, warnings=("said at submit",))
-    job.tell(f.Held, gates=(f.Gate(name="capacity", reason="full", scope="c", lifted_by="time"),))
-    job.admitted().tell(f.InputValid, warnings=("odd",)).staged().accepted().running()
-    job.exited(3, self_reported=True).sealed()
-    assert job.events[-1] == "queued"
+    job = build()
+    assert (job.events[-1], job.record.attempt) == ("queued", 2)
     own = {"attempt", "attempts", "seq", "retries", "message", "stages"}
     assert job.record.model_dump(exclude=own) == fresh.model_dump(exclude=own)
     kept = {"number", "queued_at", "cooldown_until"}
     assert job.record.current.model_dump(exclude=kept) == fresh.current.model_dump(exclude=kept)
+
+
+def test_an_automatic_retry_says_why_it_is_queued_again() -> None:
+    job = a_job(retries=1).started().exited(3).sealed()
     assert job.record.message == "attempt 1: the command exited with code 3; it is tried again"
 
 

@@ -62,6 +62,14 @@ def test_clocks_that_disagree_never_give_a_negative_time(started: float, ended: 
     assert job.state is State.SUCCEEDED
 
 
+def test_no_stage_ends_before_it_began_when_clocks_disagree() -> None:
+    job = a_job().started().exited(0, started_at=at(-50), ended_at=at(-100)).sealed()
+    for stage in job.record.stages:
+        assert stage.started_at is not None
+        assert stage.ended_at is not None
+        assert stage.started_at <= stage.ended_at
+
+
 def test_a_start_in_our_future_counts_nothing_yet() -> None:
     assert gpu_milliseconds(a_job().started().record, at(1)) == 0
 

@@ -46,7 +46,7 @@ HISTORIES = 20_000
     ],
 )
 def test_a_rule_holds_for_very_many_histories(rule: Callable[..., None], drawn: tuple[Any, ...]) -> None:
-    inner: Callable[..., None] = rule.hypothesis.inner_test  # type: ignore[attr-defined]  # the plain function is kept there
-    many = settings(max_examples=HISTORIES, deadline=None, suppress_health_check=list(HealthCheck))
-    check: Callable[[], None] = given(*drawn)(many(inner))
-    check()
+    quiet = list(HealthCheck)
+    many: Any = settings(max_examples=HISTORIES, deadline=None, suppress_health_check=quiet)
+    over: Any = given(*drawn)
+    over(many(rule.hypothesis.inner_test))()  # type: ignore[attr-defined]  # the plain function is kept there
