@@ -17,6 +17,7 @@ from shared.runtime.service import Service
 Answer = TypeVar("Answer", bound=BaseModel)
 
 _QUICK_SECONDS: Final = 0.5  # beside a request that can be answered without it
+_FITS_AT_ONCE: Final = 1000  # so that the question fits into a message
 _STILL: Final = "submitting, listing, stopping and the event streams still work"
 
 
@@ -28,11 +29,15 @@ class Asking:
 
     async def fits(self, tenant: str, resources: Sequence[Resources]) -> Sequence[str | None] | str:
         """Per resources the sentence why such a job could never pass; a string says why it could not be asked."""
-        try:
-            answer = await self._quick("gatekeeper", "fits", q.FitAsked(tenant=tenant, resources=tuple(resources)))
-        except (RpcUnavailable, RpcError) as error:
-            return "the gatekeeper did not answer" if isinstance(error, RpcUnavailable) else str(error)
-        return q.FitAnswer.model_validate_json(answer).why_not
+        why_not: list[str | None] = []
+        for first in range(0, len(resources), _FITS_AT_ONCE):
+            asked = q.FitAsked(tenant=tenant, resources=tuple(resources[first : first + _FITS_AT_ONCE]))
+            try:
+                answer = await self._quick("gatekeeper", "fits", asked)
+            except (RpcUnavailable, RpcError) as error:
+                return "the gatekeeper did not answer" if isinstance(error, RpcUnavailable) else str(error)
+            why_not += q.FitAnswer.model_validate_json(answer).why_not
+        return why_not
 
     async def positions(self, jobs: Sequence[str]) -> q.PositionsAnswer:
         """Where waiting jobs stand; empty where the gatekeeper does not say."""

@@ -104,6 +104,19 @@ async def test_refuses_a_job_that_can_never_pass(rin: httpx.AsyncClient, answeri
     assert problem["detail"] == "jobs[2]: needs 99 GPUs; the largest pool has 8"
 
 
+async def test_asks_about_very_many_kinds_of_jobs_in_parts(rin: httpx.AsyncClient, answering: Answering) -> None:
+    asked: list[int] = []
+
+    def fits(request: bytes) -> bytes:
+        asked.append(len(orjson.loads(request)["resources"]))
+        return orjson.dumps({"why_not": [None] * asked[-1]})
+
+    await answering("gatekeeper", "fits", fits)
+    jobs = [{"spec": {"command": ["true"], "time_limit_seconds": seconds}} for seconds in range(1, 2501)]
+    assert (await rin.post("/v1/jobs/batch", json={"jobs": jobs})).status_code == 201
+    assert asked == [1000, 1000, 500]
+
+
 async def test_shows_the_place_in_line_as_the_gatekeeper_says(
     api: RunningApi, rin: httpx.AsyncClient, answering: Answering
 ) -> None:
