@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from services.stager.audit import Audit
 from services.stager.blobs import Blobs
 from services.stager.copying import Copying
 from services.stager.copying import Limits as OutputLimits
@@ -17,7 +18,7 @@ from services.stager.staging import Staging
 from services.stager.store import Store
 from services.stager.work import Work
 from services.stager.workers import Workers
-from shared.contracts.queries import SpecsAnswer, SpecsAsked
+from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.clock import Clock
 from shared.runtime.service import Service
 from shared.runtime.specs import Specs
@@ -75,6 +76,12 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     service.consume("stager")(events.on_jobs)
     service.rpc("outputs")(Outputs(store, blobs).asked)
 
+    async def ask_newest(question: NewestAsked) -> NewestAnswer:
+        answer = await service.call("api", "newest", question.model_dump_json().encode())
+        return NewestAnswer.model_validate_json(answer)
+
+    audit = Audit(store, events, ask_newest, settings.staging_audit_seconds)
+
     @service.on_start
     async def take_back() -> None:
         """What this replica held before it ended is nobody's: it, or another, begins again at once."""
@@ -96,5 +103,10 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
         """Hold on to the leases of what runs."""
         await staging_in.renew()
         await copying_back.renew()
+
+    @service.every(settings.staging_audit_seconds / 10)
+    async def long_staged() -> None:
+        """Learn what became of attempts whose events may be lost."""
+        await audit.once()
 
     return service

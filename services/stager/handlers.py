@@ -49,7 +49,11 @@ class JobEvents:
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
         """Begin, end or answer the staging of a batch of jobs. Safe to redeliver: guarded by (epoch, seq)."""
-        records = newest_by_job([decode_event(delivery.body).job for delivery in deliveries])
+        await self.on_records([decode_event(delivery.body).job for delivery in deliveries])
+
+    async def on_records(self, told: Sequence[JobRecord]) -> None:
+        """The same for records, however they came."""
+        records = newest_by_job(told)
         if not records:
             return
         plain = await self._stage_plain(records)

@@ -28,6 +28,8 @@ class StagerSettings(ServiceSettings):
     """Attempts that are staged in at once, and as many that are copied back at once."""
     staging_tries: Annotated[int, Field(ge=1, le=100)] = 8
     """How often a store that is away is tried (over about a minute) before staging or copying back fails for good."""
+    staging_audit_seconds: float = Field(default=600, ge=1)
+    """`api` is asked about an attempt that is staged and was not heard of for so long."""
     snapshot_files_max: Count = 200_000
     snapshot_bytes_max: Count = 256 << 30
     output_files_max: Count = 1_000_000

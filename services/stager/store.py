@@ -79,6 +79,15 @@ UPDATE staging SET owner = NULL, deadline = NULL, due_at = now() + make_interval
        tries = tries - $6::boolean::integer {_HELD}
 """
 _TAKE_BACK: Final = "UPDATE staging SET owner = NULL, deadline = NULL WHERE owner = $1"
+# Asked about once per `seconds`: the row's time is when it was staged, or last asked about.
+_LONG_STAGED: Final = """
+WITH old AS (
+    SELECT job, attempt FROM staging WHERE stage = 'staged' AND due_at < now() - make_interval(secs => $1)
+    ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+UPDATE staging SET due_at = now() FROM old WHERE staging.job = old.job AND staging.attempt = old.attempt
+RETURNING staging.job
+"""
 _NEXT_EPOCH: Final = """
 UPDATE staging SET lease_epoch = lease_epoch + 1
 WHERE job = $1 AND attempt = $2 AND owner = $3 AND lease_epoch = $4 RETURNING lease_epoch
@@ -87,7 +96,7 @@ _LOCK_LEASED: Final = """
 SELECT stage, owner, lease_epoch, directory, manifest FROM staging WHERE job = $1 AND attempt = $2 FOR UPDATE
 """
 _PUBLISH: Final = """
-UPDATE staging SET stage = $3, owner = NULL, deadline = NULL, tries = 0,
+UPDATE staging SET stage = $3, owner = NULL, deadline = NULL, tries = 0, due_at = now(),
        directory = coalesce($4, directory), manifest = coalesce($5, manifest), facts = facts || $6::text::jsonb
 WHERE job = $1 AND attempt = $2
 """
@@ -211,6 +220,10 @@ class Store:
     async def take_back(self) -> int:
         """What this replica held before it ended is nobody's; how many there were."""
         return int((await self.database.execute(_TAKE_BACK, self._replica)).split()[-1])
+
+    async def long_staged(self, seconds: float, limit: int) -> list[str]:
+        """Jobs that are staged and were not heard of for so long; each is named once in that time."""
+        return [row["job"] for row in await self.database.fetch(_LONG_STAGED, seconds, limit)]
 
     async def next_epoch(self, claim: Claim) -> int | None:
         """A higher lease epoch for work that we hold; None where we hold it no more."""

@@ -40,6 +40,7 @@ class Staging(Base, table=True):
             name="staging_says_one_thing",
         ),
         Index("staging_due", "stage", "due_at", postgresql_where=text("stage IN ('stage_in', 'copy_back')")),
+        Index("staging_open", "due_at", postgresql_where=text("stage = 'staged'")),
     )
 
     job: str = Field(sa_column=Column(Text, primary_key=True))

@@ -21,7 +21,15 @@ from shared.client.snapshot import pack
 from shared.contracts.events import encode_event
 from shared.contracts.facts import decode_fact
 from shared.contracts.ids import new_id
-from shared.contracts.queries import Manifest, OutputsAnswer, OutputsAsked, SpecsAnswer, SpecsAsked
+from shared.contracts.queries import (
+    Manifest,
+    NewestAnswer,
+    NewestAsked,
+    OutputsAnswer,
+    OutputsAsked,
+    SpecsAnswer,
+    SpecsAsked,
+)
 from shared.contracts.spec import JobSpec
 from shared.lifecycle import facts as f
 from shared.lifecycle.advance import advance
@@ -209,6 +217,12 @@ class World:
         known = {digest: self.specs[digest] for digest in asked.digests if digest in self.specs}
         await message.respond(SpecsAnswer(specs=known).model_dump_json().encode())
 
+    async def on_newest(self, message: Msg) -> None:
+        asked = NewestAsked.model_validate_json(message.data)
+        known = [self.records[job] for job in asked.jobs if job in self.records]
+        events = tuple(encode_event(record, "stage", now()).body.decode() for record in known)
+        await message.respond(NewestAnswer(events=events).model_dump_json().encode())
+
 
 @pytest.fixture
 async def world(
@@ -225,6 +239,7 @@ async def world(
     world = World(database, nats_server, root, blobs, connection)
     await connection.subscribe("facts.v1.stager.>", cb=world.on_fact)
     await connection.subscribe("rpc.v1.api.specs", cb=world.on_specs)
+    await connection.subscribe("rpc.v1.api.newest", cb=world.on_newest)
     yield world
     await connection.close()
 

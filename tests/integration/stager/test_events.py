@@ -335,3 +335,16 @@ async def test_a_transfer_is_tried_again_alone_until_the_store_is_back(world: Wo
         world.blobs.with_name("away").rename(world.blobs)
         sealed = await world.told_of(job, "staging_sealed")
     assert (sealed.outcome, sealed.files) == ("verified", 1)
+
+
+async def test_an_attempt_whose_events_were_lost_is_asked_about(world: World) -> None:
+    async with world.stager(TIDEGATE_STAGING_AUDIT_SECONDS="1"):
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        segment = f.SegmentKey(submission="s", created_at=now())
+        took = f.Accepted(**world.heading(job, 10), segment=segment, backend="local", cluster="local", ref="s")
+        ended = f.Exited(**world.heading(job, 11), segment=segment, code=0, ended_at=now(), raw_state="exited")
+        world.apply(job, [took, ended])
+        sealed = await world.told_of(job, "staging_sealed")
+    assert sealed.outcome == "verified"

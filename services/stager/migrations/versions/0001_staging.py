@@ -44,3 +44,4 @@ def upgrade() -> None:
         )
     """)
     op.execute("CREATE INDEX staging_due ON staging (stage, due_at) WHERE stage IN ('stage_in', 'copy_back')")
+    op.execute("CREATE INDEX staging_open ON staging (due_at) WHERE stage = 'staged'")
