@@ -157,8 +157,8 @@ class Gatekeeper:
         silent = [key for key, found in offers.items() if found and not any(map(room.known, found))]
         heard = [key for key, found in offers.items() if any(map(room.known, found))]
         return [
-            *await store.mistold_by_place(silent, UNKNOWN, True, BATCH),
-            *await store.mistold_by_place(heard, UNKNOWN, False, BATCH),
+            *await store.told_otherwise(silent, UNKNOWN, BATCH),
+            *await store.told(heard, UNKNOWN, BATCH),
         ]
 
 

@@ -59,9 +59,12 @@ COOLED: Final = f"""
 SELECT {_LINE} FROM waiting WHERE waits_for = 'time' AND cooldown_until <= $1
 ORDER BY cooldown_until LIMIT $2 FOR UPDATE SKIP LOCKED
 """
-# Whoever waits at a place and was told another kind of reason than the one that holds now.
-MISTOLD_BY_PLACE: Final = f"""
-SELECT {_LINE} FROM waiting WHERE waits_for = ANY ($1) AND (told = $2) <> $3 LIMIT $4 FOR UPDATE SKIP LOCKED
+# Whoever waits at a place and was told a reason of that kind, or of any other: hopping over the index both times.
+TOLD: Final = f"""
+SELECT {_LINE} FROM waiting WHERE waits_for = ANY ($1) AND told = $2 LIMIT $3 FOR UPDATE SKIP LOCKED
+"""
+TOLD_OTHERWISE: Final = f"""
+SELECT {_LINE} FROM waiting WHERE waits_for = ANY ($1) AND (told < $2 OR told > $2) LIMIT $3 FOR UPDATE SKIP LOCKED
 """
 MISTOLD_BY_LIMIT: Final = f"""
 SELECT {_LINE} FROM waiting

@@ -132,11 +132,13 @@ class Store:
         """Those whose cooldown is over, locked."""
         return [waiting_of(row) for row in await self.tx.fetch(sql.COOLED, now, limit)]
 
-    async def mistold_by_place(self, keys: Sequence[str], kind: str, right: bool, limit: int) -> list[Waiting]:
-        """Those at these places for whom it is not `right` to have been told `kind` (or not), locked."""
-        if not keys:
-            return []
-        return [waiting_of(row) for row in await self.tx.fetch(sql.MISTOLD_BY_PLACE, keys, kind, right, limit)]
+    async def told(self, keys: Sequence[str], kind: str, limit: int) -> list[Waiting]:
+        """Those at these places who were told a reason of this kind, locked."""
+        return [waiting_of(row) for row in await self.tx.fetch(sql.TOLD, keys, kind, limit)] if keys else []
+
+    async def told_otherwise(self, keys: Sequence[str], kind: str, limit: int) -> list[Waiting]:
+        """Those at these places who were told a reason of any other kind, locked."""
+        return [waiting_of(row) for row in await self.tx.fetch(sql.TOLD_OTHERWISE, keys, kind, limit)] if keys else []
 
     async def mistold_by_limit(self, tenant: str, gpus: int, kind: str, limit: int) -> list[Waiting]:
         """Those for whom asking more than `gpus` and having been told `kind` disagree, locked."""

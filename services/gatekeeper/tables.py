@@ -54,6 +54,7 @@ class Waiting(Base, table=True):
     __tablename__ = "waiting"
     __table_args__ = (
         Index("waiting_line", "waits_for", desc("priority"), "queued_at", "job", postgresql_include=["gpus"]),
+        Index("waiting_told", "waits_for", "told"),
         Index("waiting_tenant", "tenant", "gpus"),
         Index("waiting_cooldown", "cooldown_until", postgresql_where=text("waits_for = 'time'")),
     )

@@ -44,6 +44,7 @@ def upgrade() -> None:
         )
     """)
     op.execute("CREATE INDEX waiting_line ON waiting (waits_for, priority DESC, queued_at, job) INCLUDE (gpus)")
+    op.execute("CREATE INDEX waiting_told ON waiting (waits_for, told)")
     op.execute("CREATE INDEX waiting_tenant ON waiting (tenant, gpus)")
     op.execute("CREATE INDEX waiting_cooldown ON waiting (cooldown_until) WHERE waits_for = 'time'")
     op.execute("""
