@@ -96,7 +96,7 @@ def _name(identifier: str) -> str:
 
 
 def _scram_verifier(password: str) -> str:
-    """What the server is to keep (RFC 5803), made here so that no statement, and so no log of it, holds the password."""
+    """What the server is to keep (RFC 5803), made here so that no statement, nor a log of it, holds the password."""
     salt, rounds = secrets.token_bytes(16), 4096
     salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, rounds)
     client = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
