@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.launcher.domain import Launch
-from services.launcher.endings import sealed
+from services.launcher.endings import asked, sealed
 from services.launcher.outcomes import Later, Taken, apply
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
@@ -209,6 +209,20 @@ async def test_a_vote_that_was_given_meanwhile_is_not_given_again(world: World) 
     assert await two.store.record_endings([sealed(row, ran=True, now=now) for row in theirs]) == []
     assert kinds(await world.facts(job)) == ["gpus_freed", "launcher_sealed"]
     assert (await world.row(job))["ran"] is False
+
+
+async def test_a_shorter_grace_that_comes_while_the_launcher_looks_is_not_lost(world: World) -> None:
+    job = await world.job("sleep", "60")
+    launcher = world.launcher()
+    await launcher.launch(job.again())
+    await launcher.handle(job.stop(grace_seconds=3600))
+    now = SystemClock().now()
+    looking = await launcher.store.claim_endings(10, now + timedelta(seconds=15), now)
+    await launcher.handle(job.stop(force=True))
+    await launcher.store.record_endings([asked(row, 3600, now) for row in looking])
+    row = await world.row(job)
+    assert (row["grace_seconds"], row["stop_asked_grace"]) == (0, 3600)
+    assert row["next_at"] <= SystemClock().now()
 
 
 async def test_a_host_that_cannot_be_reached_keeps_the_job_and_launches_it_once_it_is_back(world: World) -> None:

@@ -63,6 +63,17 @@ async def test_time_in_which_nobody_could_look_does_not_count(world: World) -> N
     assert [fact.kind for fact in await world.facts()] == ["lost"]
 
 
+async def test_the_time_around_a_look_that_failed_does_not_count(world: World) -> None:
+    clock, watcher, _, _ = await gone(world)
+    observe = watcher.observing._observe
+    for _ in range(80):
+        watcher.observing._observe = lambda: blind("now and then")
+        await looks(clock, watcher, 1)
+        watcher.observing._observe = observe
+        await looks(clock, watcher, 1)
+    assert await world.facts() == []
+
+
 async def test_time_in_which_nobody_looked_does_not_count(world: World) -> None:
     clock, watcher, _, _ = await gone(world)
     await looks(clock, watcher, 10)
