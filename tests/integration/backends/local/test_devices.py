@@ -5,6 +5,7 @@ import asyncio
 from shared.backends.local.capacity import capacity
 from shared.backends.local.messages import LaunchKind, LaunchRequest
 from shared.backends.local.observer import LocalState
+from shared.backends.local.options import SLOTS_DEFAULT
 from tests.integration.backends.local.harness import Backend, eventually
 
 HOLDS = "echo $CUDA_VISIBLE_DEVICES; touch ready; while [ ! -e go ]; do sleep 0.01; done"
@@ -57,7 +58,7 @@ async def test_capacity_tells_what_is_free_and_whether_a_host_is_there(backend: 
     now = capacity(backend.root, backend.observer.observe())
     assert now is not None
     assert (now.gpus_total, now.gpus_free, now.virtual, now.host_alive) == (8, 5, True, True)
-    assert (now.slots_total, now.slots_free) == (512, 511)
+    assert (now.slots_total, now.slots_free) == (SLOTS_DEFAULT, SLOTS_DEFAULT - 1)
     backend.kill_host()
     now = capacity(backend.root, backend.observer.observe())
     assert now is not None
