@@ -79,7 +79,7 @@ async def test_a_smaller_job_passes_one_that_its_own_tenants_quota_holds(world: 
 async def test_a_tenant_at_its_quota_never_blocks_another(world: World) -> None:
     await world.quota("acme", slots=1)
     await world.cluster(slots=2)
-    line = sorted(await world.submit(600, tenant="acme", gpus=0))
+    line = sorted(await world.submit(520, tenant="acme", gpus=0))
     assert await world.admitted() == line[:1]
     [first] = await world.submit(tenant="zeta", gpus=0)
     assert await world.admitted() == [first]
