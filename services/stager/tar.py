@@ -127,10 +127,9 @@ class TarReader:
         block = self._read(_BLOCK)
         if not any(block):
             return None
-        # The checksum counts its own field as blanks; some old writers summed signed bytes.
-        counted = block[:148] + b" " * 8 + block[156:]
-        signed = sum(byte - 256 if byte > 127 else byte for byte in counted)
-        if _number(block[148:156]) not in (sum(counted), signed):
+        counted = block[:148] + b" " * 8 + block[156:]  # the checksum counts its own field as blanks
+        said = _number(block[148:156])
+        if said != sum(counted) and said != _signed_sum(counted):
             raise TarError("a header's checksum is wrong: the archive is damaged, or no tar archive")
         return block
 
@@ -156,6 +155,11 @@ class TarReader:
             size -= len(self._read(min(_CHUNK, size)))
 
 
+def _signed_sum(data: bytes) -> int:
+    """As some old writers summed their headers."""
+    return sum(byte - 256 if byte > 127 else byte for byte in data)
+
+
 def _name(header: bytes) -> bytes:
     name = header[:100].split(b"\0", 1)[0]
     prefix = header[345:500].split(b"\0", 1)[0] if header[257:263] == b"ustar\0" else b""
@@ -169,9 +173,12 @@ def _number(field: bytes) -> int:
     text = field.replace(b"\0", b" ").strip()
     if not text:
         return 0
-    if not text.isdigit() or any(digit > ord("7") for digit in text):
-        raise TarError(f"{field!r} is no number of a tar header")
-    return int(text, 8)
+    try:
+        if text.isdigit():
+            return int(text, 8)
+    except ValueError:  # an 8 or a 9
+        pass
+    raise TarError(f"{field!r} is no number of a tar header")
 
 
 def _decimal(text: bytes) -> int:
