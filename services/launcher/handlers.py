@@ -35,19 +35,33 @@ class JobEvents:
         await self.take(newest_by_job([decode_event(delivery.body).job for delivery in deliveries]))
 
     async def take(self, records: Mapping[str, JobRecord], *, answer: bool = True) -> None:
-        """Act on these records; without `answer` one that was seen before asks nothing."""
-        states: set[State] = set()
-        async with self._store.database.transaction() as tx:
-            left = set(records)
-            while left:  # a second time only for jobs whose first row another replica has just inserted
-                rows = await self._store.lock_jobs(tx, sorted(left))
-                decisions = [self._decide(records[job], rows.get(job, {}), answer) for job in sorted(left)]
-                states |= {row.state for decision in decisions for row in (*decision.begun, *decision.changed)}
-                left = await self._store.apply(tx, decisions)
+        """Act on these records; without `answer` one that was seen before asks nothing.
+
+        What asks nothing back is one read and one guarded write. Questions, and rows that somebody else has written in
+        between, are decided again under their locks.
+        """
+        rows, guards = await self._store.read_jobs(sorted(records))
+        decisions = {job: self._decide(records[job], rows.get(job, {}), answer) for job in sorted(records)}
+        left = {job for job, decision in decisions.items() if decision.answered}
+        left |= await self._store.apply_unlocked([decisions[job] for job in decisions if job not in left], guards)
+        if left:
+            decisions |= await self._decide_locked({job: records[job] for job in left}, answer)
+        states = {row.state for decision in decisions.values() for row in (*decision.begun, *decision.changed)}
         if State.INTENT in states:
             self._to_launch()
         if State.REVOKING in states:
             self._to_end()
+
+    async def _decide_locked(self, records: Mapping[str, JobRecord], answer: bool) -> dict[str, Decision]:
+        decided: dict[str, Decision] = {}
+        async with self._store.database.transaction() as tx:
+            left = set(records)
+            while left:  # a second time only for jobs whose first row another replica has just inserted
+                rows = await self._store.lock_jobs(tx, sorted(left))
+                decisions = {job: self._decide(records[job], rows.get(job, {}), answer) for job in sorted(left)}
+                decided |= decisions
+                left = await self._store.apply(tx, list(decisions.values()))
+        return decided
 
     def _decide(self, record: JobRecord, rows: Mapping[int, Launch], answer: bool) -> Decision:
         decision = decide(

@@ -42,7 +42,12 @@ CHANGING: Final = tuple(name for name in TYPES if name not in FIXED)
 
 ALL: Final = ", ".join(TYPES)
 GIVEN: Final = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(TYPES.values(), start=1))
+_GIVEN_SECOND: Final = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(TYPES.values(), len(TYPES) + 1))
 
+# `guard` changes with every write to a row.
+READ_JOBS: Final = f"""
+SELECT {ALL}, xmin::text::bigint AS guard FROM launches WHERE job = ANY ($1::text[]) ORDER BY job, attempt
+"""
 LOCK_JOBS: Final = f"SELECT {ALL} FROM launches WHERE job = ANY ($1::text[]) ORDER BY job, attempt FOR UPDATE"
 # With a fact version for each, taken while the row is locked; one that is not used leaves a gap, which is no matter.
 LOCK_ROWS: Final = f"""
@@ -60,6 +65,24 @@ WRITE: Final = f"""
 UPDATE launches SET {", ".join(f"{name} = given.{name}" for name in CHANGING)}
 FROM unnest({GIVEN}) AS given ({ALL})
 WHERE launches.job = given.job AND launches.attempt = given.attempt
+"""
+# Both in one statement and without a lock held before it: rows that are no more as they were read stay as they are.
+APPLY: Final = f"""
+WITH begun AS (
+    INSERT INTO launches ({ALL}) SELECT {ALL} FROM unnest({GIVEN}) AS given ({ALL})
+    ON CONFLICT (job, attempt) DO NOTHING RETURNING job, attempt
+), held AS (
+    SELECT job, attempt, given.guard FROM launches
+    JOIN unnest(${len(TYPES) + 1}::text[], ${len(TYPES) + 2}::integer[], ${2 * len(TYPES) + 1}::bigint[])
+         AS given (job, attempt, guard) USING (job, attempt)
+    ORDER BY job, attempt FOR UPDATE OF launches
+), changed AS (
+    UPDATE launches SET {", ".join(f"{name} = given.{name}" for name in CHANGING)}
+    FROM unnest({_GIVEN_SECOND}) AS given ({ALL}) JOIN held USING (job, attempt)
+    WHERE launches.job = given.job AND launches.attempt = given.attempt AND launches.xmin::text::bigint = held.guard
+    RETURNING launches.job, launches.attempt
+)
+SELECT job, attempt FROM begun UNION ALL SELECT job, attempt FROM changed
 """
 
 # Lease what is to be launched now: the oldest first, what another replica holds is left to it.

@@ -3,7 +3,7 @@
 Whoever changes rows locks them first, in the order of their keys, so that handlers and loops never wait in a circle.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,8 @@ from shared.lifecycle.facts import AnyFact
 from shared.runtime.database import Database, Tx
 from shared.runtime.outbox import Outgoing
 
+Key = tuple[str, int]
+
 
 class Store:
     """Rows of `launches` and the facts told with them."""
@@ -26,6 +28,26 @@ class Store:
         self.database = database
         self._replica = replica
         self._source = f"launcher/{replica}"
+
+    async def read_jobs(self, jobs: Sequence[str]) -> tuple[dict[str, dict[int, Launch]], dict[Key, int]]:
+        """Every row of these jobs by job and attempt, not locked, and what `apply_unlocked` guards each with."""
+        found: dict[str, dict[int, Launch]] = {}
+        guards: dict[Key, int] = {}
+        for record in await self.database.fetch(sql.READ_JOBS, jobs):
+            row = _row(record)
+            found.setdefault(row.job, {})[row.attempt] = row
+            guards[row.key] = record["guard"]
+        return found, guards
+
+    async def apply_unlocked(self, decisions: Sequence[Decision], guards: Mapping[Key, int]) -> set[str]:
+        """Write what was decided, but for answers, in one statement; the jobs whose rows have changed since the read."""
+        begun = [row for decision in decisions for row in decision.begun]
+        changed = [row for decision in decisions for row in decision.changed]
+        if not begun and not changed:
+            return set()
+        given = (*_arrays(begun), *_arrays(changed), [guards[row.key] for row in changed])
+        written = {(row["job"], row["attempt"]) for row in await self.database.fetch(sql.APPLY, *given)}
+        return {row.job for row in (*begun, *changed) if row.key not in written}
 
     async def lock_jobs(self, tx: Tx, jobs: Sequence[str]) -> dict[str, dict[int, Launch]]:
         """Every row of these jobs, locked, by job and attempt."""

@@ -181,6 +181,25 @@ async def test_two_launchers_on_the_same_batch_launch_once(world: World) -> None
         assert [world.ledger(job) for job in jobs] == [[job.id] for job in jobs]
 
 
+async def test_a_row_that_changed_since_it_was_read_is_decided_again(world: World) -> None:
+    job = await world.job("sleep", "60")
+    launcher, rival = world.launcher("one"), world.launcher("two")
+    await launcher.launch(job.again())
+    await world.facts(job)
+    accepted = job.again()
+    stopped = job.stop()
+
+    class Overtaken(Store):
+        async def read_jobs(self, jobs: Any) -> Any:
+            read = await super().read_jobs(jobs)
+            await rival.handle(stopped)
+            return read
+
+    await world.launcher("one", store=Overtaken).handle(accepted)
+    row = await world.row(job)
+    assert (row["state"], row["seq"]) == ("revoking", job.record.seq)
+
+
 async def test_two_launchers_seal_the_same_batch_once(world: World) -> None:
     jobs = [await world.job("true") for _ in range(20)]
     one, two = world.launcher("one"), world.launcher("two")
