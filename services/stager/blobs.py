@@ -81,6 +81,19 @@ class Blobs:
             self._verify(key, read, digest.hexdigest(), go_on)
         return read, digest.hexdigest()
 
+    def fetch(self, key: str, file: IO[bytes], size: int, digest: str, go_on: GoOn) -> None:
+        """Write an object to `file`; raises Corrupt where it has another size or sha256."""
+        found = hashlib.sha256()
+        fetched = 0
+        with _store_errors(key):
+            for chunk in obstore.get(self._store, key).stream(_CHUNK):
+                go_on()
+                found.update(chunk)
+                fetched += len(chunk)
+                file.write(chunk)
+        if (fetched, found.hexdigest()) != (size, digest):
+            raise Corrupt(f"{key} has other content in the store than was verified when it came")
+
     def get(self, key: str) -> bytes:
         """A whole object of modest size."""
         with _store_errors(key):

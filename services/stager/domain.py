@@ -118,11 +118,11 @@ def decide(record: JobRecord, rows: Mapping[int, Known]) -> Move:
         case Stage.STAGE_IN:
             return _staging(record, owed)
         case Stage.STAGED:
-            return _staged(record, owed)
+            return _staged(record, known, owed)
         case Stage.COPY_BACK:
             return _copying(record, owed)
         case Stage.SEALED:
-            return Answer() if owed else Drop()
+            return _told(record, known, owed)
         case Stage.OVER:
             return Drop()
 
@@ -146,13 +146,21 @@ def _staging(record: JobRecord, owed: frozenset[Duty]) -> Move:
     return _copy(record) if Duty.COPY_BACK in owed else Note()
 
 
-def _staged(record: JobRecord, owed: frozenset[Duty]) -> Move:
+def _told(record: JobRecord, known: Known, owed: frozenset[Duty]) -> Move:
+    """What is owed was said already: it is on its way, unless the same record (or one of a restored database) asks."""
+    if not owed:
+        return Drop()
+    asks = (record.epoch, record.seq) == (known.epoch, known.seq) or record.epoch > known.epoch
+    return Answer() if asks else Note()
+
+
+def _staged(record: JobRecord, known: Known, owed: frozenset[Duty]) -> Move:
     if Duty.COPY_BACK in owed:
         return _copy(record)
     if Duty.SEAL_STAGING in owed and _was_staged(record):
         return Seal(staged=True)
     # The record does not know yet that it is staged: `staged=False` can never be said any more.
-    return Answer() if owed else Drop()
+    return _told(record, known, owed)
 
 
 def _copying(record: JobRecord, owed: frozenset[Duty]) -> Move:

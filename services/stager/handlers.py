@@ -90,7 +90,7 @@ class JobEvents:
         without_files = [
             (record, spec)
             for record in wanted.values()
-            if (spec := specs.get((record.tenant, record.spec_digest))) is not None and is_plain(spec)
+            if (spec := specs.get((record.tenant, record.spec_digest))) is not None and is_plain(spec, record.attempt)
         ]
         return await asyncio.to_thread(partial(self._make_plain, without_files))
 
@@ -158,9 +158,9 @@ def newest_by_job(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
     return {job: record for job, record in newest.items() if concerns(record)}
 
 
-def is_plain(spec: JobSpec) -> bool:
-    """Whether a job starts without any file of its own."""
-    return spec.snapshot is None and not spec.inputs
+def is_plain(spec: JobSpec, attempt: int) -> bool:
+    """Whether an attempt starts without any file: none submitted, and none that an earlier attempt left."""
+    return spec.snapshot is None and not spec.inputs and (attempt == 1 or not spec.outputs)
 
 
 def _begun(write: Callable[..., Write], plain: Plain | None, heading: Heading) -> Write:

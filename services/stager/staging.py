@@ -10,6 +10,7 @@ from services.stager.blobs import Blobs, GoOn, SnapshotGone
 from services.stager.checks import NO_FILES, check, nothing
 from services.stager.listing import Limits, Tree, Unsafe, clean_path, list_snapshot, read_entries
 from services.stager.machine import Machine
+from services.stager.restore import restore
 from services.stager.store import Claim
 from services.stager.tar import Kind
 from services.stager.unpack import unpack
@@ -48,8 +49,9 @@ class Staging:
         self._root = root
         self._limits = limits
 
-    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn) -> Valid | Invalid:
-        """Stage the attempt into the directory of the claim's lease epoch.
+    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn, earlier: str | None = None) -> Valid | Invalid:
+        """Stage the attempt into the directory of the claim's lease epoch; over the snapshot go the outputs that the
+        manifest named `earlier` lists.
 
         Raises `workdir.Taken` where that directory is in use, StoreError or OSError where it may work later, and
         whatever `go_on` raises. Whichever way it ends, nothing half done has a name that counts.
@@ -60,8 +62,9 @@ class Staging:
             checked = check(spec, NO_FILES, nothing, self._machine)
             if checked.findings:
                 return Invalid(checked.findings)
-            with workdir.making(*where):
-                return Valid(directory, checked.warnings)
+            with workdir.making(*where) as into:
+                self._restore(earlier, into, go_on)
+            return Valid(directory, checked.warnings)
         spool_in = workdir.make_attempt(*where[:4])
         try:
             with self._blobs.snapshot(claim.tenant, spec.snapshot, spool_in, go_on) as (archive, size):
@@ -72,11 +75,16 @@ class Staging:
                 self._make_sure_of_room(spool_in, tree)
                 with workdir.making(*where) as into:
                     unpack(archive, tree, into, go_on)
+                    self._restore(earlier, into, go_on)
                 return Valid(directory, checked.warnings)
         except Unsafe as unsafe:
             return Invalid(tuple(unsafe.findings))
         except SnapshotGone:
             return Invalid((_gone(spec.snapshot),))
+
+    def _restore(self, manifest: str | None, into: int, go_on: GoOn) -> None:
+        if manifest is not None:
+            restore(self._blobs, manifest, into, go_on)
 
     def _make_sure_of_room(self, folder: str, tree: Tree) -> None:
         disk = os.statvfs(folder)

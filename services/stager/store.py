@@ -105,6 +105,10 @@ SELECT manifest FROM staging WHERE job = $1 AND tenant = $2 AND manifest IS NOT 
 ORDER BY attempt DESC LIMIT 1
 """
 
+_EARLIER_OUTPUTS: Final = """
+SELECT manifest FROM staging WHERE job = $1 AND attempt < $2 AND manifest IS NOT NULL ORDER BY attempt DESC LIMIT 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -266,6 +270,11 @@ class Store:
     async def outputs(self, tenant: str, job: str) -> str | None:
         """The name of the newest published manifest."""
         name: str | None = await self.database.fetchval(_OUTPUTS, job, tenant)
+        return name
+
+    async def earlier_outputs(self, claim: Claim) -> str | None:
+        """The name of the newest manifest of an attempt before this one."""
+        name: str | None = await self.database.fetchval(_EARLIER_OUTPUTS, claim.job, claim.attempt)
         return name
 
     def _is_ours(self, row: asyncpg.Record, claim: Claim) -> bool:

@@ -87,9 +87,11 @@ class Work:
 
     async def _staged(self, lease: Lease, spec: JobSpec) -> tuple[Claim, Valid | Invalid]:
         """Stage into the directory of the lease's epoch, or of a higher one where that name is taken."""
+        earlier = await self._store.earlier_outputs(lease.claim)
         while True:
             try:
-                return lease.claim, await asyncio.to_thread(self._staging.run, lease.claim, spec, lease.go_on)
+                staging = partial(self._staging.run, lease.claim, spec, lease.go_on, earlier)
+                return lease.claim, await asyncio.to_thread(staging)
             except workdir.Taken:
                 epoch = await self._store.next_epoch(lease.claim)
                 if epoch is None:

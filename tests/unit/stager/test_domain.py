@@ -55,9 +55,11 @@ def record(*inputs: AnyInput) -> JobRecord:
     return advance(made, [ADMITTED, *inputs], NOW).record
 
 
-def move(stage: Stage | None, *inputs: AnyInput, seq: int = 1) -> Move:
-    rows = {} if stage is None else {1: Known(1, stage, 1, seq)}
-    return decide(record(*inputs), rows)
+def move(stage: Stage | None, *inputs: AnyInput, seq: int | None = None) -> Move:
+    """By default the row has seen this very record: the event is a question."""
+    asking = record(*inputs)
+    rows = {} if stage is None else {1: Known(1, stage, 1, asking.seq if seq is None else seq)}
+    return decide(asking, rows)
 
 
 COPY = domain.CopyBack("work/acme/j1/a1/e1", True)
@@ -154,6 +156,15 @@ def test_an_older_version_of_the_record_is_dropped() -> None:
     assert move(Stage.STAGE_IN, STOP, seq=record(STOP).seq + 1) == domain.Drop()
     assert decide(record(), {1: Known(1, Stage.SEALED, 2, 1)}) == domain.Drop(), "an earlier epoch"
     assert decide(record(), {1: Known(1, Stage.STAGE_IN, 1, newest)}) == domain.Note()
+
+
+def test_what_was_told_is_on_its_way_until_the_same_record_asks() -> None:
+    newest = record()
+    assert move(Stage.SEALED, seq=newest.seq - 1) == domain.Note()
+    assert move(Stage.STAGED, seq=newest.seq - 1) == domain.Note()
+    assert move(Stage.STAGED, seq=newest.seq) == domain.Answer()
+    restored = newest.model_copy(update={"epoch": 2, "seq": 1})
+    assert decide(restored, {1: Known(1, Stage.SEALED, 1, 50)}) == domain.Answer()
 
 
 def test_an_earlier_attempt_is_dropped() -> None:

@@ -1,0 +1,77 @@
+"""Puts the outputs of an earlier attempt into a new working directory, over what was submitted.
+
+So a retried job finds its checkpoints where it left them. Nothing follows a link: what stands in an output's way (the
+snapshot may hold a link or file where the job made a folder) gives way to it.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from services.stager.blobs import Blobs, Corrupt, GoOn
+from services.stager.listing import clean_path
+from shared.contracts.queries import Manifest, OutputFile
+from shared.contracts.snapshot import shown
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def restore(blobs: Blobs, manifest_key: str, into: int, go_on: GoOn) -> None:
+    """Write the files of a manifest below the directory `into` (a descriptor) that nobody else writes to. Raises
+    StoreError where the store does not give them, or gives other content."""
+    manifest = Manifest.model_validate_json(blobs.get(manifest_key))
+    for entry in manifest.files:
+        go_on()
+        parts = (clean_path(entry.path) or "").split("/")
+        if parts == [""]:
+            raise Corrupt(f"{manifest_key} names {shown(entry.path)}, which is no path of an output")
+        if entry.kind == "directory":
+            with _folder(into, parts):
+                continue
+        with _folder(into, parts[:-1]) as parent:
+            _write(blobs, manifest.prefix, entry, parts[-1], parent, go_on)
+
+
+def _write(blobs: Blobs, prefix: str, entry: OutputFile, name: str, parent: int, go_on: GoOn) -> None:
+    _give_way(name, parent)
+    with open(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb", buffering=0) as file:
+        blobs.fetch(prefix + entry.key, file, entry.size_bytes, entry.sha256, go_on)
+        os.fchmod(file.fileno(), entry.mode & 0o777)
+
+
+@contextmanager
+def _folder(into: int, parts: list[str]) -> Iterator[int]:
+    """The folder at a path, made where it is not there."""
+    fd = os.dup(into)
+    try:
+        for part in parts:
+            inner = _enter(part, fd)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _enter(name: str, parent: int) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:  # a file, or a link: O_DIRECTORY is judged first
+        os.unlink(name, dir_fd=parent)
+    os.mkdir(name, 0o755, dir_fd=parent)
+    return os.open(name, _FOLDER, dir_fd=parent)
+
+
+def _give_way(name: str, parent: int) -> None:
+    """Remove what has an output's name. A folder there is left, and the output then cannot be written."""
+    try:
+        status = os.lstat(name, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=parent)
