@@ -40,7 +40,7 @@ class Store:
         return found, guards
 
     async def apply_unlocked(self, decisions: Sequence[Decision], guards: Mapping[Key, int]) -> set[str]:
-        """Write what was decided, but for answers, in one statement; the jobs whose rows have changed since the read."""
+        """Write what was decided, but for answers, in one statement; the jobs whose rows changed since the read."""
         begun = [row for decision in decisions for row in decision.begun]
         changed = [row for decision in decisions for row in decision.changed]
         if not begun and not changed:

@@ -137,6 +137,11 @@ class Watch:
     accepted_at: datetime | None
 
     @property
+    def key(self) -> tuple[str, int]:
+        """One per job and attempt."""
+        return (self.job, self.attempt)
+
+    @property
     def seen(self) -> tuple[int, int]:
         """The record's version."""
         return (self.epoch, self.seq)

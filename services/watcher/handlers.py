@@ -26,15 +26,9 @@ class JobEvents:
             if known is None or known.seen < asked.seen:
                 newest[asked.job] = asked
         self._look()
-        async with self._store.database.transaction() as tx:
-            rows = await self._store.lock(tx, sorted(newest))
-            wanted, questions = [], []
-            for asked in newest.values():
-                known_versions = rows.get(asked.job, {})
-                seen = max(known_versions.values(), default=(0, 0))
-                if asked.seen == seen and asked.attempt in known_versions:
-                    questions.append(asked)
-                elif asked.seen > seen and (asked.launched or known_versions):
-                    wanted.append(asked)
-            await self._store.write(tx, wanted, self._clock.now())
-            await self._store.answer(tx, [asked for asked in questions if asked.owed])
+        launched = [asked for asked in newest.values() if asked.launched]
+        new = await self._store.write(launched, self._clock.now()) if launched else set()
+        if again := [asked for asked in newest.values() if asked.attempt > 1]:
+            await self._store.overtake(again)
+        if questions := [asked for asked in launched if asked.owed and asked.key not in new]:
+            await self._store.answer(questions)

@@ -13,28 +13,31 @@ from shared.runtime.outbox import Outgoing
 
 SOURCE: Final = "watcher/local"
 
-_LOCK: Final = """
-SELECT job, attempt, epoch, seq, answers FROM watched WHERE job = ANY ($1::text[]) ORDER BY job, attempt FOR UPDATE
-"""
+# Guarded: an older version of the record, and one of an attempt that a newer one has followed, change nothing.
 _WATCH: Final = """
 INSERT INTO watched (job, attempt, tenant, epoch, seq, submission, accepted_at, over, answers)
 SELECT job, attempt, tenant, epoch, seq, submission, accepted_at, over, 0
 FROM unnest($1::text[], $2::integer[], $3::text[], $4::integer[], $5::bigint[], $6::text[], $7::timestamptz[],
             $8::boolean[]) AS given (job, attempt, tenant, epoch, seq, submission, accepted_at, over)
+WHERE NOT EXISTS (SELECT FROM watched AS newer WHERE newer.job = given.job AND newer.attempt > given.attempt)
 ORDER BY job, attempt
 ON CONFLICT (job, attempt) DO UPDATE
 SET epoch = excluded.epoch, seq = excluded.seq, over = excluded.over,
     submission = coalesce(excluded.submission, watched.submission), accepted_at = excluded.accepted_at
 WHERE (watched.epoch, watched.seq) < (excluded.epoch, excluded.seq)
+RETURNING job, attempt
 """
 # A newer attempt ends everything older.
 _OVERTAKE: Final = """
 UPDATE watched SET over = true FROM unnest($1::text[], $2::integer[]) AS newer (job, attempt)
 WHERE watched.job = newer.job AND watched.attempt < newer.attempt AND NOT over
 """
+# A question is a version of the record that was seen before; the rows come back whose answer is to be told.
 _ASKED: Final = """
-UPDATE watched SET answers = answers + 1 FROM unnest($1::text[], $2::integer[]) AS key (job, attempt)
-WHERE watched.job = key.job AND watched.attempt = key.attempt
+UPDATE watched SET answers = answers + 1
+FROM unnest($1::text[], $2::integer[], $3::integer[], $4::bigint[]) AS asked (job, attempt, epoch, seq)
+WHERE (watched.job, watched.attempt, watched.epoch, watched.seq) = (asked.job, asked.attempt, asked.epoch, asked.seq)
+RETURNING watched.job, watched.attempt
 """
 # An end says more than a loss, a loss more than a start: one answer per attempt.
 _ANSWERS: Final = """
@@ -72,6 +75,8 @@ WITH there AS (
 UPDATE watched SET last_seen_at = there.at FROM there WHERE watched.job = there.job AND watched.attempt = there.attempt
 """
 
+Key = tuple[str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
@@ -85,7 +90,7 @@ class Expected:
     last_seen_at: datetime | None
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> Key:
         """One per job and attempt."""
         return (self.job, self.attempt)
 
@@ -96,37 +101,39 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    async def lock(self, tx: Tx, jobs: Sequence[str]) -> dict[str, dict[int, tuple[int, int]]]:
-        """The versions seen of these jobs' attempts, with their rows locked."""
-        found: dict[str, dict[int, tuple[int, int]]] = {}
-        for row in await tx.fetch(_LOCK, jobs):
-            found.setdefault(row["job"], {})[row["attempt"]] = (row["epoch"], row["seq"])
-        return found
+    async def write(self, watches: Sequence[Watch], now: datetime) -> set[Key]:
+        """Begin to watch, or note what newer records say; the attempts for which that was new."""
+        rows = await self.database.fetch(
+            _WATCH,
+            [watch.job for watch in watches],
+            [watch.attempt for watch in watches],
+            [watch.tenant for watch in watches],
+            [watch.epoch for watch in watches],
+            [watch.seq for watch in watches],
+            [watch.submission for watch in watches],
+            [watch.accepted_at or now for watch in watches],
+            [not watch.owed for watch in watches],
+        )
+        return {(row["job"], row["attempt"]) for row in rows}
 
-    async def write(self, tx: Tx, watches: Sequence[Watch], now: datetime) -> None:
-        """Begin to watch, or note what the newest records say."""
-        if watches:
-            await tx.execute(
-                _WATCH,
+    async def overtake(self, watches: Sequence[Watch]) -> None:
+        """A newer attempt ends the watch over everything older."""
+        await self.database.execute(_OVERTAKE, [watch.job for watch in watches], [watch.attempt for watch in watches])
+
+    async def answer(self, watches: Sequence[Watch]) -> None:
+        """Tell the newest fact of attempts whose record was seen before again, under new message ids."""
+        async with self.database.transaction() as tx:
+            asked = await tx.fetch(
+                _ASKED,
                 [watch.job for watch in watches],
                 [watch.attempt for watch in watches],
-                [watch.tenant for watch in watches],
                 [watch.epoch for watch in watches],
                 [watch.seq for watch in watches],
-                [watch.submission for watch in watches],
-                [watch.accepted_at or now for watch in watches],
-                [not watch.owed for watch in watches],
             )
-        if again := [watch for watch in watches if watch.attempt > 1]:
-            await tx.execute(_OVERTAKE, [watch.job for watch in again], [watch.attempt for watch in again])
-
-    async def answer(self, tx: Tx, watches: Sequence[Watch]) -> None:
-        """Tell the newest fact of these attempts again, under new message ids."""
-        if watches:
-            keys = ([watch.job for watch in watches], [watch.attempt for watch in watches])
-            await tx.execute(_ASKED, *keys)
-            rows = await tx.fetch(_ANSWERS, *keys)
-            await tx.enqueue([_outgoing(row, answer=row["answers"]) for row in rows])
+            if asked:
+                keys = ([row["job"] for row in asked], [row["attempt"] for row in asked])
+                rows = await tx.fetch(_ANSWERS, *keys)
+                await tx.enqueue([_outgoing(row, answer=row["answers"]) for row in rows])
 
     async def tell(self, found: Sequence[Finding], at: datetime) -> int:
         """Report what is new or has changed; how many facts that were."""
@@ -146,7 +153,7 @@ class Store:
         """Every attempt whose end is owed and was not told."""
         return [Expected(**dict(row)) for row in await self.database.fetch(_EXPECTED)]
 
-    async def mark_seen(self, last_seen: Mapping[tuple[str, int], datetime]) -> None:
+    async def mark_seen(self, last_seen: Mapping[Key, datetime]) -> None:
         """Keep the last confirmed sightings of attempts, so that a restart knows them."""
         if last_seen:
             jobs, attempts = zip(*last_seen, strict=True)
