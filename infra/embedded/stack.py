@@ -163,8 +163,11 @@ class Stack:
                 }
             case "stager":
                 return blobs | local
-            case "launcher" | "watcher":
+            case "launcher":
                 return local
+            case "watcher":
+                slots = self.options.slots
+                return local if slots is None else local | {"TIDEGATE_LOCAL_SLOTS": str(slots)}
             case _:
                 return {}
 
