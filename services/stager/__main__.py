@@ -10,10 +10,10 @@ from shared.runtime.errors import SettingsError
 def main() -> None:
     """Run until SIGTERM; a wrong setting stops the start and is named."""
     try:
-        settings = StagerSettings.load()
+        service = create(StagerSettings.load())
     except SettingsError as error:
         sys.exit(f"stager: {error}")
-    create(settings).main()
+    service.main()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from services.stager.copying import Copying
 from services.stager.copying import Limits as OutputLimits
 from services.stager.domain import Stage
 from services.stager.handlers import JobEvents
+from services.stager.leases import Leases, source_of
 from services.stager.listing import Limits
 from services.stager.machine import ThisMachine
 from services.stager.queries import Outputs
@@ -43,7 +44,8 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     """The service, ready to run."""
     service = Stager("stager", settings, clock=clock)
     root = str(settings.local_root)
-    store = Store(service.db, service.clock, replica=settings.replica, lease_seconds=settings.staging_lease_seconds)
+    store = Store(service.db)
+    leases = Leases(service.db, service.clock, replica=settings.replica, lease_seconds=settings.staging_lease_seconds)
     blobs = Blobs(settings.blob_url)
     machine = ThisMachine(settings.job_path)
 
@@ -54,25 +56,26 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     specs = Specs(ask)
     snapshots = Limits(settings.snapshot_files_max, settings.snapshot_bytes_max)
     outputs = OutputLimits(settings.output_files_max, settings.output_bytes_max)
+    size = settings.staging_workers
     work = Work(
-        store,
+        leases,
         specs,
         Staging(blobs, machine, root, snapshots),
         Copying(blobs, root, outputs),
         root,
-        settings.staging_tries,
         service.log,
+        tries=settings.staging_tries,
+        threads=2 * size,
     )
-    size = settings.staging_workers
-    staging_in = Workers(store, Stage.STAGE_IN, work.stage_in, size, service.log)
-    copying_back = Workers(store, Stage.COPY_BACK, work.copy_back, size, service.log)
+    staging_in = Workers(leases, Stage.STAGE_IN, work.stage_in, size, service.log)
+    copying_back = Workers(leases, Stage.COPY_BACK, work.copy_back, size, service.log)
     service.workers = (staging_in, copying_back)
 
     def wake() -> None:
         staging_in.ring()
         copying_back.ring()
 
-    events = JobEvents(store, specs, machine, root, service.clock, wake)
+    events = JobEvents(store, specs, machine, root, service.clock, source=source_of(settings.replica), wake=wake)
     service.consume("stager")(events.on_jobs)
     service.rpc("outputs")(Outputs(store, blobs).asked)
 
@@ -85,7 +88,7 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     @service.on_start
     async def take_back() -> None:
         """What this replica held before it ended is nobody's: it, or another, begins again at once."""
-        if count := await store.take_back():
+        if count := await leases.take_back():
             service.log.info("staging of an earlier life is begun again", count=count)
 
     @service.every(0)

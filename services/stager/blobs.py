@@ -12,6 +12,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from services.stager import workdir
+from shared.runtime.errors import SettingsError
 
 _CHUNK: Final = 4 << 20
 GoOn = Callable[[], None]
@@ -34,7 +35,15 @@ class Blobs:
     """One store by its URL (`file:///…`, `s3://…`)."""
 
     def __init__(self, url: str) -> None:
-        self._store: ObjectStore = from_url(url)
+        """Raises SettingsError where the URL names no store that could be used."""
+        try:
+            self._store: ObjectStore = from_url(url)
+        except (BaseError, ValueError, OSError) as error:
+            why = str(error).splitlines()[0]
+            raise SettingsError(
+                f"TIDEGATE_BLOB_URL: {url!r} cannot be used ({why}); give file:///an/existing/folder, s3://bucket, "
+                f"gs://bucket or az://container"
+            ) from error
 
     @contextmanager
     def snapshot(self, tenant: str, digest: str, spool_in: str, go_on: GoOn) -> Iterator[tuple[BinaryIO, int]]:

@@ -35,7 +35,8 @@ def check(
     """Check a spec. `tree` is what was submitted (empty without a snapshot), `head` gives the first bytes of a file in
     it; `machine` is None where the cluster's files cannot be seen from here. Without `near` no near matches are looked
     for, which takes time."""
-    checking = _Checking(spec, tree, head, machine, near)
+    own_files = spec.image is not None  # an image brings programs of its own
+    checking = _Checking(spec, tree, head, None if own_files else machine, near)
     checking.inputs()
     checking.program()
     checking.script()

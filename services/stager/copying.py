@@ -12,9 +12,9 @@ from typing import BinaryIO, Final
 
 from services.stager.blobs import Blobs, GoOn, StoreError
 from services.stager.facts import Result
+from services.stager.leases import Claim
 from services.stager.manifest import ManifestFile
 from services.stager.patterns import Patterns
-from services.stager.store import Claim
 from services.stager.walk import Found, Refused, TooMany, Walk, refusal
 from shared.contracts.queries import OutputFile, output_key
 from shared.contracts.snapshot import shown

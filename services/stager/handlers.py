@@ -11,7 +11,7 @@ from services.stager.checks import NO_FILES, check, nothing
 from services.stager.domain import OPEN, Stage, concerns, decide
 from services.stager.facts import Heading, Result, again, outgoing
 from services.stager.machine import Machine
-from services.stager.store import Row, Store, Write
+from services.stager.store import Row, Store, Write, fact_numbers
 from shared.contracts.events import decode_event
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.duties import Duty, duties
@@ -38,13 +38,22 @@ class JobEvents:
     """The handler of the consumer `stager`. Jobs without files are staged here; workers do all else."""
 
     def __init__(
-        self, store: Store, specs: Specs, machine: Machine, root: str, clock: Clock, wake: Callable[[], None]
+        self,
+        store: Store,
+        specs: Specs,
+        machine: Machine,
+        root: str,
+        clock: Clock,
+        *,
+        source: str,
+        wake: Callable[[], None],
     ) -> None:
         self._store = store
         self._specs = specs
         self._machine = machine
         self._root = root
         self._clock = clock
+        self._source = source
         self._wake = wake
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
@@ -61,13 +70,11 @@ class JobEvents:
             left = set(records)
             while left:  # a second time only for jobs whose first row another replica has just made
                 rows = await self._store.lock_jobs(tx, sorted(left))
-                numbers = await self._store.numbers(tx, 2 * len(left))
+                numbers = await fact_numbers(tx, 2 * len(left))
                 batch = _Batch()
                 for job in sorted(left):
                     record = records[job]
-                    heading = Heading(
-                        job, record.tenant, record.attempt, self._clock.now(), self._store.source, numbers
-                    )
+                    heading = Heading(job, record.tenant, record.attempt, self._clock.now(), self._source, numbers)
                     batch.add(record, rows.get(job, {}), plain.get(job), heading)
                 made = await self._store.insert(tx, batch.inserts)
                 await self._store.update(tx, batch.updates)

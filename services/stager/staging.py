@@ -8,10 +8,10 @@ from typing import BinaryIO, Final
 from services.stager import workdir
 from services.stager.blobs import Blobs, GoOn, SnapshotGone
 from services.stager.checks import NO_FILES, check, nothing
+from services.stager.leases import Claim
 from services.stager.listing import Limits, Tree, Unsafe, clean_path, list_snapshot, read_entries
 from services.stager.machine import Machine
 from services.stager.restore import restore
-from services.stager.store import Claim
 from services.stager.tar import Kind
 from services.stager.unpack import unpack
 from shared.contracts.spec import JobSpec

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -11,8 +12,8 @@ from services.stager.blobs import StoreError
 from services.stager.copying import Copying
 from services.stager.domain import Stage
 from services.stager.facts import Heading, Result
+from services.stager.leases import Claim, Leases
 from services.stager.staging import Invalid, Staging, Valid
-from services.stager.store import Claim, Store
 from services.stager.workers import Abandoned, Lease, pause_seconds
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.facts import AnyFact
@@ -30,15 +31,26 @@ class Work:
     """What workers do. Every result is published through the store's fence, or not at all."""
 
     def __init__(
-        self, store: Store, specs: Specs, staging: Staging, copying: Copying, root: str, tries: int, log: Log
+        self,
+        rows: Leases,
+        specs: Specs,
+        staging: Staging,
+        copying: Copying,
+        root: str,
+        log: Log,
+        *,
+        tries: int,
+        threads: int,
     ) -> None:
-        self._store = store
+        self._rows = rows
         self._specs = specs
         self._staging = staging
         self._copying = copying
         self._root = root
         self._tries = tries
         self._log = log
+        # Threads of their own: long copies must not keep the event handler, which uses the loop's, waiting.
+        self._threads = ThreadPoolExecutor(threads, "staging")
 
     async def stage_in(self, lease: Lease) -> None:
         """Validate and stage in, or say what is wrong, or try again later, or give up for good."""
@@ -73,10 +85,10 @@ class Work:
         last = claim.tries >= self._tries
         copying = partial(self._copying.run, claim, spec.outputs, lease.go_on, last_try=last)
         try:
-            result = await asyncio.to_thread(copying)
+            result = await self._in_thread(copying)
         except StoreError as error:
             self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
-            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
             return
         told = partial(_voted, result=result)
         if await self._publish(claim, Stage.SEALED, told, manifest=result.manifest):
@@ -87,13 +99,13 @@ class Work:
 
     async def _staged(self, lease: Lease, spec: JobSpec) -> tuple[Claim, Valid | Invalid]:
         """Stage into the directory of the lease's epoch, or of a higher one where that name is taken."""
-        earlier = await self._store.earlier_outputs(lease.claim)
+        earlier = await self._rows.earlier_outputs(lease.claim)
         while True:
             try:
                 staging = partial(self._staging.run, lease.claim, spec, lease.go_on, earlier)
-                return lease.claim, await asyncio.to_thread(staging)
+                return lease.claim, await self._in_thread(staging)
             except workdir.Taken:
-                epoch = await self._store.next_epoch(lease.claim)
+                epoch = await self._rows.next_epoch(lease.claim)
                 if epoch is None:
                     raise Abandoned from None
                 lease.claim = replace(lease.claim, lease_epoch=epoch)
@@ -108,15 +120,18 @@ class Work:
 
         if not await self._publish(claim, stage, tell, directory=directory):
             below = claim.lease_epoch + 1
-            await asyncio.to_thread(workdir.sweep, self._root, claim.tenant, claim.job, claim.attempt, below)
+            await self._in_thread(partial(workdir.sweep, self._root, claim.tenant, claim.job, claim.attempt, below))
 
     async def _later_or_failed(self, claim: Claim, message: str) -> None:
         if claim.tries < self._tries:
             self._log.warning("staging in is tried again", job=claim.job, tries=claim.tries, error=message)
-            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
             return
         said = f"{message} (tried {claim.tries} times)"
         await self._publish(claim, Stage.SEALED, lambda told: (told.failed(said), _unstaged(told)))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _keeps_dying(self, claim: Claim) -> bool:
         """Whether earlier tries ended without a word so often that it must be this work's doing."""
@@ -128,11 +143,11 @@ class Work:
             specs = await self._specs.get([(claim.tenant, claim.spec_digest)])
         except (RpcUnavailable, RpcError) as error:
             self._log.warning("no spec yet", job=claim.job, error=str(error))
-            await self._store.hand_back([claim], after_seconds=1, uncounted=True)
+            await self._rows.hand_back([claim], after_seconds=1, uncounted=True)
             return None
         spec = specs.get((claim.tenant, claim.spec_digest))
         if spec is None:
-            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
             self._log.error("api does not know the spec of a job", job=claim.job, digest=claim.spec_digest)
         return spec
 
@@ -148,7 +163,7 @@ class Work:
         """Through the fence; while the database is away the finished work waits."""
         while True:
             try:
-                return await self._store.publish(claim, stage, tell, directory=directory, manifest=manifest)
+                return await self._rows.publish(claim, stage, tell, directory=directory, manifest=manifest)
             except DatabaseUnavailable as error:
                 self._log.warning("finished work waits for the database", job=claim.job, error=str(error))
                 await asyncio.sleep(_DATABASE_PAUSE_SECONDS)
@@ -156,7 +171,7 @@ class Work:
     async def _clear(self, claim: Claim, *, below: bool) -> None:
         """Remove outputs that nobody will ever see. They cost room only: trouble with it is left at that."""
         try:
-            await asyncio.to_thread(partial(self._copying.forget, claim, below=below))
+            await self._in_thread(partial(self._copying.forget, claim, below=below))
         except StoreError as error:
             self._log.warning("leftovers stay in the store", job=claim.job, error=str(error))
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from services.stager.domain import Stage
-from services.stager.store import Claim, Store
+from services.stager.leases import Claim, Leases
 from shared.runtime.errors import DatabaseUnavailable
 from shared.runtime.logs import Log
 
@@ -44,8 +44,8 @@ Work = Callable[[Lease], Awaitable[None]]
 class Workers:
     """Up to `size` attempts of one stage at once."""
 
-    def __init__(self, store: Store, stage: Stage, work: Work, size: int, log: Log) -> None:
-        self._store = store
+    def __init__(self, leases: Leases, stage: Stage, work: Work, size: int, log: Log) -> None:
+        self._leases = leases
         self._stage = stage
         self._work = work
         self._size = size
@@ -63,7 +63,7 @@ class Workers:
         self._bell.clear()
         free = self._size - len(self._running)
         if free > 0 and not self._stopping:
-            for claim in await self._store.claim(self._stage, free):
+            for claim in await self._leases.claim(self._stage, free):
                 lease = Lease(claim)
                 task = asyncio.create_task(self._one(lease))
                 self._running[task] = lease
@@ -79,7 +79,7 @@ class Workers:
         leases = list(self._running.values())
         if not leases:
             return
-        ours = await self._store.renew([lease.claim for lease in leases])
+        ours = await self._leases.renew([lease.claim for lease in leases])
         for lease in leases:
             if (lease.claim.job, lease.claim.attempt) not in ours:
                 lease.end()
@@ -94,7 +94,7 @@ class Workers:
             await asyncio.wait(self._running, timeout=_STOP_SECONDS)
         if leases:
             try:
-                await self._store.hand_back([lease.claim for lease in leases], after_seconds=0, uncounted=True)
+                await self._leases.hand_back([lease.claim for lease in leases], after_seconds=0, uncounted=True)
             except DatabaseUnavailable as error:
                 self._log.warning("rows not handed back, their leases run out", error=str(error), count=len(leases))
         self.ring()
@@ -107,7 +107,7 @@ class Workers:
         except Exception as error:
             claim = lease.claim
             self._log.error("work failed", error=error, job=claim.job, attempt=claim.attempt, tries=claim.tries)
-            await self._store.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+            await self._leases.hand_back([claim], after_seconds=pause_seconds(claim.tries))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]

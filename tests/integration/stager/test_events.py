@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from services.stager.domain import Stage
+from services.stager.leases import Leases
 from services.stager.staging import Staging
-from services.stager.store import Store
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.runtime.migrate import differences
@@ -132,13 +132,29 @@ async def test_work_that_takes_longer_than_its_lease_keeps_it(
 
         async def renewed_twice() -> bool:
             (row,) = await rows(world)
+            assert row["lease_epoch"] == first["lease_epoch"], "it was taken away"
             return bool((row["deadline"] - first["deadline"]).total_seconds() > 1)
 
         await eventually(renewed_twice, "the lease to be held beyond its first end")
-        rival = Store(service.db, service.clock, replica="rival", lease_seconds=1)
+        rival = Leases(service.db, service.clock, replica="rival", lease_seconds=1)
         assert await rival.claim(Stage.STAGE_IN, 10) == []
         slowly.may_end.set()
         await world.told_of(job, "staged")
+
+
+async def test_plain_jobs_do_not_wait_for_long_work(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}))
+    slowly = Slowly(monkeypatch)
+    async with world.stager(TIDEGATE_STAGING_WORKERS="40"):
+        long = [await world.submit("true", snapshot=digest) for _ in range(40)]
+        await eventually(lambda: all(world.workdir(job, 1).exists() for job in long), "all workers to be busy")
+        plain = await world.submit("true")
+        await world.told_of(plain, "staged", seconds=5)
+        assert not world.facts(long[0], "staged")
+        slowly.may_end.set()
+        await world.told_of(long[-1], "staged")
 
 
 async def test_after_the_vote_work_under_way_publishes_nothing_and_is_cleared(
@@ -313,6 +329,7 @@ async def test_a_store_that_stays_away_never_hides_how_the_command_ended(world: 
         sealed = await world.told_of(job, "staging_sealed", seconds=30)
         await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
     assert (sealed.outcome, sealed.manifest) == ("failed", None)
+    assert "store of outputs cannot be written" in sealed.message
     record = world.records[job]
     assert (record.state, record.end_reason, record.exit.code) == ("FAILED", reason, code)
     if code != 0:

@@ -203,6 +203,10 @@ def test_a_cluster_whose_files_cannot_be_seen_is_not_judged() -> None:
     assert [finding.code for finding in refused] == ["script_not_found"]
 
 
+def test_a_job_with_an_image_brings_its_own_programs() -> None:
+    assert checked("only-in-the-image", image="registry/image:1").findings == ()
+
+
 def test_odd_names_stay_readable_in_findings() -> None:
     code, message, _ = the_finding("true", inputs=("line\nbreak\x1b[31m",))
     assert code == "input_missing"

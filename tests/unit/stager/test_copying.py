@@ -14,7 +14,7 @@ from services.stager.blobs import Blobs, Corrupt, StoreError
 from services.stager.copying import Copying, Limits
 from services.stager.domain import Stage
 from services.stager.facts import Result
-from services.stager.store import Claim
+from services.stager.leases import Claim
 from shared.contracts.queries import Manifest
 from tests.unit.stager.archives import written
 

@@ -12,9 +12,9 @@ from services.stager.blobs import Blobs
 from services.stager.copying import Copying
 from services.stager.copying import Limits as OutputLimits
 from services.stager.domain import Stage
+from services.stager.leases import Claim
 from services.stager.listing import Limits
 from services.stager.staging import Staging, Valid
-from services.stager.store import Claim
 from shared.client.snapshot import pack
 from shared.contracts.queries import Manifest
 from shared.contracts.spec import JobSpec
