@@ -37,9 +37,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One row of `launches`. `grace_seconds` is set once an end is asked for; 0 kills at once.
+    """One row of `launches`. `(epoch, seq)` is the newest record that asked something of it.
 
-    `witnessed`: how it ended is in the job's record, so that its records at the backend may go.
+    `grace_seconds` is set once an end is asked for; 0 kills at once. `witnessed`: how it ended is in the job's record, so
+    that its records at the backend may go.
     """
 
     job: str
@@ -116,17 +117,20 @@ def decide(
     changed = [_overtaken(old, now) for number, old in rows.items() if number < record.attempt]
     over = _is_over(record)
     ending = _ending(record, over, default_grace)
+    owed = duties(record) & {Duty.LAUNCH, Duty.STOP, Duty.SEAL_LAUNCH}
     if row is None:
-        wanted = ending is not None if over else duties(record) & {Duty.LAUNCH, Duty.STOP, Duty.SEAL_LAUNCH}
+        wanted = ending is not None if over else owed
         begun = (_begin(record, ending, deployment, now),) if wanted else ()
         return Decision(begun=begun, changed=_real(changed, rows))
     again = (row,) if record.epoch > row.epoch else ()
-    row = replace(row, epoch=record.epoch, seq=record.seq, witnessed=row.witnessed or _is_witnessed(record, over))
+    after = replace(row, epoch=record.epoch, seq=record.seq, witnessed=row.witnessed or _is_witnessed(record, over))
     if ending is not None:
-        row = end(row, ending.grace_seconds, now)
+        after = end(after, ending.grace_seconds, now)
     elif row.state is State.INTENT:
-        row = replace(row, directory=_directory(record) or row.directory)
-    return Decision(changed=(row, *_real(changed, rows)), answered=again)
+        after = replace(after, directory=_directory(record) or row.directory)
+    if not again and not owed and replace(after, seq=row.seq) == row:
+        return Decision(changed=_real(changed, rows))  # nothing is owed, so nobody will ask about this version
+    return Decision(changed=(after, *_real(changed, rows)), answered=again)
 
 
 def end(row: Launch, grace_seconds: float, now: datetime) -> Launch:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.launcher.domain import Decision, Launch, State, decide
+from shared.lifecycle.facts import Accepted, SegmentKey
 from shared.lifecycle.states import State as JobState
 from tests.integration.launcher.story import Job
 
@@ -93,6 +94,24 @@ def test_an_equal_version_is_a_question_and_a_lower_one_is_dropped() -> None:
     row = begun(job)
     assert decision(job, row) == Decision(answered=(row,))
     assert decision(job, replace(row, seq=row.seq + 1)) == Decision()
+
+
+def test_a_version_that_asks_nothing_is_not_written() -> None:
+    job = staged()
+    row = replace(begun(job), state=State.SUBMITTED)
+    at = job.record.submitted_at
+    job.apply(
+        Accepted(
+            **job.head("launcher"),
+            segment=SegmentKey(submission=row.submission, created_at=at),
+            backend="local",
+            cluster="local",
+            ref=row.submission,
+        )
+    )
+    assert decision(job, row) == Decision()
+    job.exited(row.submission)
+    assert decision(job, row).changed
 
 
 def test_after_a_restore_the_newest_facts_are_told_again() -> None:
