@@ -39,8 +39,8 @@ class State(StrEnum):
 class Launch:
     """One row of `launches`. `(epoch, seq)` is the newest record that asked something of it.
 
-    `grace_seconds` is set once an end is asked for; 0 kills at once. `witnessed`: how it ended is in the job's record, so
-    that its records at the backend may go.
+    `grace_seconds` is set once an end is asked for; 0 kills at once. `witnessed`: how it ended is in the job's record,
+    so that its records at the backend may go.
     """
 
     job: str

@@ -40,7 +40,7 @@ def histories() -> tuple[tuple[JobRecord, ...], ...]:
 @given(st.sampled_from([0, 1, 2]), st.data())
 def test_in_any_order_and_however_often(which: int, data: st.DataObject) -> None:
     history = histories()[which]
-    deliveries = data.draw(st.lists(st.sampled_from(history), max_size=12)) + [history[-1]]
+    deliveries = [*data.draw(st.lists(st.sampled_from(history), max_size=12)), history[-1]]
     rows: dict[int, Launch] = {}
     begun = 0
     for record in deliveries:
