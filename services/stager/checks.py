@@ -37,6 +37,7 @@ def check(
     for, which takes time."""
     own_files = spec.image is not None  # an image brings programs of its own
     checking = _Checking(spec, tree, head, None if own_files else machine, near)
+    checking.expectations()
     checking.inputs()
     checking.program()
     checking.script()
@@ -54,6 +55,12 @@ class _Checking:
         self._near = near
         self.findings: list[Finding] = []
         self.warnings: list[str] = []
+
+    def expectations(self) -> None:
+        """Better refused than ignored: a job that exits 0 without a result would be called a success."""
+        if self._spec.expect:
+            said = "expectations are not checked by this version: leave out `expect`, or test the result in the command"
+            self.findings.append(Finding(code="not_offered", place="expect", message=said))
 
     def inputs(self) -> None:
         for path in self._spec.inputs:

@@ -79,6 +79,8 @@ class Walk:
                 continue
             try:
                 yield from self._read(folder, fd, folders)
+            except OSError as error:
+                yield Refused(folder.path, f"it cannot be read to its end: {error.strerror}")
             finally:
                 os.close(fd)
 
@@ -91,8 +93,8 @@ class Walk:
         finally:
             os.close(parent)
         try:
-            if not stat.S_ISREG(os.fstat(seen).st_mode):
-                raise OSError("it is no regular file any more")
+            if why := self._why_no_file(os.fstat(seen)):
+                raise OSError(why)
             # Opened through the descriptor that was looked at: nothing else can come in between.
             return os.open(f"/proc/self/fd/{seen}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
         finally:
@@ -152,6 +154,11 @@ class Walk:
             return f"it lies more than {MAX_DEPTH} folders deep"
         if stat.S_ISDIR(status.st_mode):
             return None
+        return self._why_no_file(status)
+
+    def _why_no_file(self, status: os.stat_result) -> str | None:
+        if stat.S_ISLNK(status.st_mode):
+            return "it is a link that was put there meanwhile"
         if not stat.S_ISREG(status.st_mode):
             return "it is a named pipe, a socket or a device"
         if status.st_nlink > 1 and status.st_uid != self.owner:

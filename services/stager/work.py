@@ -86,10 +86,12 @@ class Work:
         copying = partial(self._copying.run, claim, spec.outputs, lease.go_on, last_try=last)
         try:
             result = await self._in_thread(copying)
-        except StoreError as error:
-            self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
-            await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
-            return
+        except (StoreError, OSError) as error:
+            if not last:
+                self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
+                await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+                return
+            result = Result("failed", message=str(error))
         told = partial(_voted, result=result)
         if await self._publish(claim, Stage.SEALED, told, manifest=result.manifest):
             if claim.tries > 1:

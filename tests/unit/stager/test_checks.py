@@ -203,6 +203,10 @@ def test_a_cluster_whose_files_cannot_be_seen_is_not_judged() -> None:
     assert [finding.code for finding in refused] == ["script_not_found"]
 
 
+def test_expectations_are_refused_rather_than_ignored() -> None:
+    assert the_finding("true", expect=("model.bin",))[0] == "not_offered"
+
+
 def test_a_job_with_an_image_brings_its_own_programs() -> None:
     assert checked("only-in-the-image", image="registry/image:1").findings == ()
 

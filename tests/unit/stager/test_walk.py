@@ -117,6 +117,18 @@ def test_a_hard_link_to_somebody_elses_file_is_refused(root: Path, secret: Path)
     assert found == {"stolen": "it is a hard link to a file of somebody else", "own": b"1"}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of somebody else")
+def test_a_file_swapped_for_a_hard_link_to_somebody_elses_is_not_read(root: Path, secret: Path) -> None:
+    for path in (root, root / "a"):
+        os.chown(path, 12345, 12345)
+    with walking(root) as walk:
+        found = the_file(walk, "a")
+        (root / "a").unlink()
+        os.link(secret, root / "a")
+        with pytest.raises(OSError, match="somebody else"):
+            walk.open_file(found)
+
+
 def test_names_that_are_not_utf8_are_refused_escaped(root: Path) -> None:
     for raw in (b"caf\xe9", b"dir-\xff/x"):
         path = os.path.join(os.fsencode(root), raw)
@@ -138,7 +150,7 @@ def test_a_file_swapped_for_a_link_is_not_read(root: Path, secret: Path) -> None
         found = the_file(walk, "a")
         (root / "a").unlink()
         (root / "a").symlink_to(secret)
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="a link that was put there"):
             walk.open_file(found)
 
 
@@ -167,7 +179,7 @@ def test_a_file_swapped_for_a_pipe_is_not_waited_for(root: Path) -> None:
         found = the_file(walk, "a")
         (root / "a").unlink()
         os.mkfifo(root / "a")
-        with pytest.raises(OSError, match="no regular file"):
+        with pytest.raises(OSError, match="a named pipe"):
             walk.open_file(found)
 
 
