@@ -19,6 +19,8 @@ from shared.runtime.service import Service
 
 _IDLE_SECONDS: Final = 0.5
 _SPACING_SECONDS: Final = 0.02
+_BATCHES_AT_ONCE: Final = 2
+"""While the backend is asked about one batch of launches, the answers for another are recorded."""
 _LEASES_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 2.0
 _AUDIT_SECONDS: Final = 30.0
@@ -34,6 +36,7 @@ class Bell:
     def __init__(self) -> None:
         self._rung = asyncio.Event()
         self._not_before = 0.0
+        self.working = False
 
     def ring(self) -> None:
         """There is work."""
@@ -61,13 +64,18 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     service = Service("launcher", settings, clock=clock)
     store = Store(service.db, replica=settings.replica)
     backend = LocalClient(settings.local_root)
-    to_launch, to_end = Bell(), Bell()
+    to_launch, to_end = [Bell() for _ in range(_BATCHES_AT_ONCE)], Bell()
 
     async def ask(question: SpecsAsked) -> SpecsAnswer:
         answer = await service.call("api", "specs", question.model_dump_json().encode())
         return SpecsAnswer.model_validate_json(answer)
 
-    events = JobEvents(store, settings, service.clock, to_launch=to_launch.ring, to_end=to_end.ring)
+    def ring_launchers() -> None:
+        idle = [bell for bell in to_launch if not bell.working]
+        for bell in idle[:1] or to_launch:
+            bell.ring()
+
+    events = JobEvents(store, settings, service.clock, to_launch=ring_launchers, to_end=to_end.ring)
     launching = Launching(
         store,
         backend,
@@ -86,10 +94,14 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         """What this replica had begun before it ended is nobody else's."""
         await store.take_over(service.clock.now(), at_start=True)
 
-    @service.every(0)
-    async def launch() -> None:
-        """Hand launches over as they come."""
-        await _work(launching.once, to_launch)
+    def declare_launch_loop(bell: Bell) -> None:
+        @service.every(0)
+        async def launch() -> None:
+            """Hand launches over as they come."""
+            await _work(launching.once, bell)
+
+    for bell in to_launch:
+        declare_launch_loop(bell)
 
     @service.every(0)
     async def end() -> None:
@@ -107,7 +119,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         """Take over launches whose launcher went silent."""
         if taken := await store.take_over(service.clock.now(), at_start=False):
             service.log.warning("launches taken over", count=taken)
-            to_launch.ring()
+            ring_launchers()
 
     async def ask_newest(question: NewestAsked) -> NewestAnswer:
         answer = await service.call("api", "newest", question.model_dump_json().encode())
@@ -131,6 +143,10 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
 async def _work(once: Callable[[], Awaitable[float | None]], bell: Bell) -> None:
     """Do what is due, then wait for more."""
     await bell.begin()
-    pause = await once()
+    bell.working = True
+    try:
+        pause = await once()
+    finally:
+        bell.working = False
     if pause is None or pause > 0:
         await bell.wait(_IDLE_SECONDS if pause is None else min(pause, _IDLE_SECONDS))
