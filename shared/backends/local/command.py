@@ -18,8 +18,8 @@ DIRECTORY_MISSING = "working_directory_missing"
 DIRECTORY_UNREACHABLE = "working_directory_unreachable"
 ISOLATION_FAILED = "isolation_failed"
 
-# What is ignored stays ignored across exec, and the command would never know.
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+# What is ignored, by Python or by whoever started us, stays ignored across exec, and the command would never know.
+_RESETTABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class StartFailure(Exception):
@@ -49,8 +49,9 @@ def start(
         step = "start"
         try:
             os.setpgid(0, 0)
-            for ignored in _IGNORED_BY_PYTHON:
-                signal.signal(ignored, signal.SIG_DFL)
+            for ignorable in _RESETTABLE:
+                if signal.getsignal(ignorable) is signal.SIG_IGN:
+                    signal.signal(ignorable, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             os.umask(0o077)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
