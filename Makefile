@@ -14,6 +14,9 @@ T ?= tests
 ARGS ?=
 PYTEST ?=
 
+# The whole of the tests on every core, each worker with servers and a stack of its own; a part of them in this process.
+WORKERS := $(if $(filter tests,$(T)),--numprocesses=auto --dist=loadfile)
+
 # uv never downloads an interpreter: it takes the one that PYTHON names. Its cache is the user's own, or, for a user whose
 # home is not there or cannot be written, a folder of the clone.
 export UV_PYTHON_DOWNLOADS := never
@@ -45,7 +48,7 @@ check: .venv/.all ## Format, lint, types and import contracts: what CI runs befo
 	$(BIN)/lint-imports --no-logo
 
 test: .venv/.all ## Run the tests, or a part: make test T=tests/unit/gatekeeper
-	$(BIN)/pytest --session-timeout=600 $(T) $(PYTEST)
+	$(BIN)/pytest --session-timeout=600 $(WORKERS) $(T) $(PYTEST)
 
 test-long: .venv/.all ## Run the hours of random schedules
 	$(BIN)/pytest -m long $(T) $(PYTEST)
