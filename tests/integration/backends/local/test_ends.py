@@ -159,7 +159,7 @@ async def test_values_of_the_environment_are_in_no_file(backend: Backend) -> Non
 
 
 _KEPT_BY_LIBC = 0b11 << 31
-"""Signals 32 and 33 are the C library's own (signal(7)): whether they are ignored is inherited and cannot be changed."""
+"""Signals 32 and 33 are the C library's own (signal(7)): whether they are ignored is inherited and out of reach."""
 
 
 async def test_a_job_holds_nothing_of_its_supervisor(backend: Backend) -> None:
