@@ -86,6 +86,10 @@ class Work:
         copying = partial(self._copying.run, claim, spec.outputs, lease.go_on, last_try=last)
         try:
             result = await self._in_thread(copying)
+        except Abandoned:
+            if lease.lost:
+                await self._clear(claim, below=False)
+            raise
         except (StoreError, OSError) as error:
             if not last:
                 self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
@@ -94,8 +98,7 @@ class Work:
             result = Result("failed", message=str(error))
         told = partial(_voted, result=result)
         if await self._publish(claim, Stage.SEALED, told, manifest=result.manifest):
-            if claim.tries > 1:
-                await self._clear(claim, below=True)
+            await self._clear(claim, below=True)
         else:
             await self._clear(claim, below=False)
 

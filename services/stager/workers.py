@@ -25,6 +25,8 @@ class Lease:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.lost = False
+        """It was taken away: nobody will go on where it ended."""
         self._ended = threading.Event()
 
     def go_on(self) -> None:
@@ -32,8 +34,9 @@ class Lease:
         if self._ended.is_set():
             raise Abandoned
 
-    def end(self) -> None:
+    def end(self, *, lost: bool) -> None:
         """Make the worker stop at its next step."""
+        self.lost = lost
         self._ended.set()
 
 
@@ -82,14 +85,14 @@ class Workers:
         ours = await self._leases.renew([lease.claim for lease in leases])
         for lease in leases:
             if (lease.claim.job, lease.claim.attempt) not in ours:
-                lease.end()
+                lease.end(lost=True)
 
     async def stop(self) -> None:
         """Begin nothing more, end what runs, and hand its rows back, to be taken by anybody at once."""
         self._stopping = True
         leases = list(self._running.values())
         for lease in leases:
-            lease.end()
+            lease.end(lost=False)
         if self._running:
             await asyncio.wait(self._running, timeout=_STOP_SECONDS)
         if leases:

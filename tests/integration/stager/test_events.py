@@ -1,14 +1,18 @@
 """Job events: repeated, late, out of order, contradicting work under way."""
 
 import asyncio
+import time
 from hashlib import sha256
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from services.stager.blobs import GoOn
+from services.stager.copying import Copying
 from services.stager.domain import Stage
-from services.stager.leases import Leases
+from services.stager.facts import Result
+from services.stager.leases import Claim, Leases
 from services.stager.staging import Staging
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
@@ -190,6 +194,31 @@ async def test_a_newer_attempt_ends_the_older_one(world: World) -> None:
         assert staged.attempt == 2
     assert [(row["attempt"], row["stage"]) for row in await rows(world)] == [(1, "over"), (2, "sealed")]
     assert {fact.attempt for fact in world.told} == {2}
+
+
+async def test_copies_of_a_job_that_is_deleted_meanwhile_are_cleared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, loop, whole = asyncio.Event(), asyncio.get_running_loop(), Copying.run
+
+    def endless(copying: Copying, claim: Claim, patterns: tuple[str, ...], go_on: GoOn, *, last_try: bool) -> Result:
+        whole(copying, claim, patterns, go_on, last_try=last_try)
+        loop.call_soon_threadsafe(begun.set)
+        while True:
+            go_on()
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Copying, "run", endless)
+    async with world.stager(TIDEGATE_STAGING_LEASE_SECONDS="1"):
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        await world.ran(job)
+        await begun.wait()
+        assert listing(world.blobs / "acme/outputs")
+        world.records[job] = world.records[job].model_copy(update={"deleted": True, "seq": 99})
+        await world.publish(job, "deleted")
+        await eventually(lambda: listing(world.blobs / "acme/outputs") == {}, "the copies to be cleared")
 
 
 async def has_rows(world: World, count: int) -> bool:
