@@ -236,11 +236,23 @@ async def test_a_sealed_attempt_that_is_seen_alive_is_killed(world: World) -> No
     assert await world.facts(job) == []
 
 
+async def test_what_has_ended_since_it_was_observed_is_no_sealed_attempt_alive(world: World) -> None:
+    launcher = world.launcher()
+    job = await running(world, launcher, GENTLE)
+    stale = world.backend.observer.observe()
+    await world.backend.client.stop(world.submission(job), 20)
+    await world.until_ended(job)
+    await world.database.execute("UPDATE launches SET state = 'sealed', sealed_n = 99, sealed_at = now(), ran = true")
+    launcher.sweep._observer.observe = lambda: stale  # type: ignore[method-assign] # as a slow look would give
+    assert await launcher.sweep.once() == 0
+
+
 async def test_what_another_deployment_runs_is_left_alone(world: World) -> None:
     launcher = world.launcher()
     job = await world.job()
     await launcher.handle(job.again())
     await world.database.execute("UPDATE launches SET state = 'sealed', sealed_n = 99, sealed_at = now(), ran = false")
-    await world.backend.submit(await world.backend.request(job.id, "sleep", "60", stage=False))
+    submission = await world.backend.submit(await world.backend.request(job.id, "sleep", "60", stage=False))
+    await world.backend.until(submission, LocalState.RUNNING)
     assert await launcher.sweep.once() == 0
     assert is_alive(world, job)

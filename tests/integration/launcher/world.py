@@ -11,7 +11,6 @@ from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
 from services.launcher.settings import LauncherSettings
-from services.launcher.specs import Specs
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
 from shared.backends.local.client import LocalClient
@@ -22,6 +21,7 @@ from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.database import Database
 from shared.runtime.logs import Log
 from shared.runtime.messages import Delivery
+from shared.runtime.specs import Specs
 from tests.integration.backends.local.harness import Backend
 from tests.integration.launcher.story import Job
 

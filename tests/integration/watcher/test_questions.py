@@ -1,6 +1,7 @@
 """Job events: whose end is owed, and the newest fact again when it is asked for."""
 
 from shared.backends.local.sightings import LocalState
+from shared.lifecycle.facts import InputValid
 from tests.integration.launcher.story import Job
 from tests.integration.watcher.world import World
 
@@ -56,10 +57,13 @@ async def test_a_newer_attempt_ends_the_watch_over_older_ones(world: World) -> N
     job, submission = await world.launched("true")
     watcher = world.watcher()
     await watcher.handle(job.again())
+    job.apply(InputValid(**job.head("stager")))
+    late = job.again()
     job.record = job.record.model_copy(update={"state": "FAILED"})
     job.retry()
     job.staged()
     world.accept(job, submission.replace(".a1.", ".a2."))
     await watcher.handle(job.again())
+    await watcher.handle(late)
     rows = await world.database.fetch("SELECT attempt, over FROM watched ORDER BY attempt")
     assert [(row["attempt"], row["over"]) for row in rows] == [(1, True), (2, False)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.launcher.domain import Decision, Launch, State, decide
-from shared.lifecycle.facts import Accepted, SegmentKey
+from shared.lifecycle.facts import Accepted, InputValid, SegmentKey
 from shared.lifecycle.states import State as JobState
 from tests.integration.launcher.story import Job
 
@@ -112,6 +112,15 @@ def test_a_version_that_asks_nothing_is_not_written() -> None:
     assert decision(job, row) == Decision()
     job.exited(row.submission)
     assert decision(job, row).changed
+
+
+def test_a_newer_version_that_still_owes_the_launch_is_written_so_that_it_can_be_asked_about() -> None:
+    job = staged()
+    row = replace(begun(job), state=State.SUBMITTED)
+    job.apply(InputValid(**job.head("stager")))
+    (noted,) = decision(job, row).changed
+    assert (noted.state, noted.seq) == (State.SUBMITTED, job.record.seq)
+    assert decision(job, noted).answered
 
 
 def test_after_a_restore_the_newest_facts_are_told_again() -> None:
