@@ -9,13 +9,13 @@ from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
 from services.launcher.settings import LauncherSettings
-from services.launcher.specs import Specs
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
 from shared.backends.local.client import LocalClient
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.clock import Clock
 from shared.runtime.service import Service
+from shared.runtime.specs import Specs
 
 _IDLE_SECONDS: Final = 0.5
 _SPACING_SECONDS: Final = 0.02

@@ -15,7 +15,6 @@ from opentelemetry.metrics import Meter
 
 from services.launcher.domain import Launch, State
 from services.launcher.outcomes import Later, Never, Outcome, Taken, apply, outcome, request
-from services.launcher.specs import Specs
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk, LaunchRequest
@@ -24,6 +23,7 @@ from shared.lifecycle.reasons import EndReason
 from shared.runtime.clock import Clock
 from shared.runtime.errors import RpcError, RpcUnavailable
 from shared.runtime.logs import Log
+from shared.runtime.specs import Specs
 
 BATCH: Final = 200
 
