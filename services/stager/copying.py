@@ -23,7 +23,6 @@ from shared.lifecycle.facts import MAX_ITEMS
 _SAID: Final = 3
 _STORE_PAUSES_SECONDS: Final = (0.2, 1.0)
 _READS: Final = 3
-_EMPTY_DIGEST: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,4 +184,4 @@ class _Copy:
 
 
 def _folder(found: Found) -> OutputFile:
-    return OutputFile(path=found.path, size_bytes=0, sha256=_EMPTY_DIGEST, mode=found.mode, kind="directory")
+    return OutputFile(path=found.path, size_bytes=0, sha256="", mode=found.mode, kind="directory")

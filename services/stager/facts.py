@@ -48,18 +48,23 @@ class Heading:
     numbers: Iterator[int]
 
     def valid(self, warnings: Sequence[str]) -> InputValid:
+        """Every input checks out; `warnings` say what could not be confirmed."""
         return InputValid(**self._next(), warnings=tuple(warnings))
 
     def invalid(self, findings: Sequence[Finding]) -> InputInvalid:
+        """Confirmed bad."""
         return InputInvalid(**self._next(), findings=_bounded(findings))
 
     def staged(self, directory: str, *, nothing_to_copy: bool) -> Staged:
+        """The files lie in `directory`."""
         return Staged(**self._next(), directory=directory, nothing_to_copy=nothing_to_copy)
 
     def failed(self, message: str) -> StagingFailed:
+        """Staging in failed for good."""
         return StagingFailed(**self._next(), message=message)
 
     def sealed(self, *, staged: bool, result: Result) -> StagingSealed:
+        """The vote."""
         return StagingSealed(
             **self._next(),
             staged=staged,
