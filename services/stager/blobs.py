@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -119,6 +120,9 @@ class Blobs:
             below = [found["path"] for batch in obstore.list(self._store, name) for found in batch]
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, below or name)
+        if isinstance(self._store, LocalStore) and self._store.prefix is not None:
+            # What a killed writer left (`name#1`) is not listed, and empty folders stay.
+            shutil.rmtree(f"{self._store.prefix}/{name}", ignore_errors=True)
 
     def folders(self, prefix: str) -> list[str]:
         """The folders and objects directly below the folder `prefix`, by their full names."""

@@ -219,7 +219,9 @@ def test_leftovers_of_other_leases_are_cleared_and_nothing_else(outputs: Outputs
     written(outputs.work, {"a": "1"})
     for epoch in (1, 2, 12):
         outputs.copy("a", epoch=epoch)
-    written(outputs.store / "acme/outputs/j1", {"a12-e1/a": "another attempt's"})
+    written(
+        outputs.store / "acme/outputs/j1", {"a12-e1/a": "another attempt's", "a1-e1/big#1": "left by a killed writer"}
+    )
     Copying(outputs.blobs, str(outputs.root), outputs.limits).forget(outputs.claim(2), below=True)
     left = {
         str(path.relative_to(outputs.store / "acme/outputs/j1")) for path in outputs.store.rglob("*") if path.is_file()
