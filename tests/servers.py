@@ -108,7 +108,8 @@ class NatsServer(Server):
         home = Home(folder)
         home.make()
         self._home = home
-        self.nats = Nats(find_nats(), home.nats, Ports(home.root, {}).some("nats"))
+        self._ports = Ports(home.root, {})
+        self.nats = Nats(find_nats(), home.nats, self._ports.some("nats"))
         super().__init__(self.nats.process(home.log("nats")))
 
     def start(self) -> None:

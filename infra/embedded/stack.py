@@ -44,7 +44,8 @@ class Stack:
     options: Options
     postgres: Postgres
     nats: Nats
-    ports: Mapping[str, int]
+    claims: Ports
+    """Kept for as long as the stack: a port is claimed only while its claim is."""
     tokens: Tokens
 
     @classmethod
@@ -61,7 +62,12 @@ class Stack:
             ports.some(service)
         postgres = Postgres.at(find_postgres(), home.postgres, home.secret(f"{SUPERUSER}.postgres.password"))
         tokens = Tokens(home.secret("user.token", "tgu_"), home.secret("admin.token", "tga_"))
-        return cls(home, options, postgres, nats, ports.held(), tokens)
+        return cls(home, options, postgres, nats, ports, tokens)
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The port of every server and service, by name."""
+        return self.claims.held()
 
     @property
     def url(self) -> str:

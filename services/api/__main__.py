@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import socket
 import sys
 from types import FrameType
 
@@ -14,6 +15,7 @@ from services.api.settings import ApiSettings
 from shared.runtime.errors import SettingsError
 
 _FINISH_SECONDS = 10
+_BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
@@ -29,9 +31,21 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-async def _serve(server: Server) -> int:
+def listen(settings: ApiSettings) -> socket.socket:
+    """The bound socket, before anything says ready: whoever else has the port must never be taken for this api."""
+    family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
+    try:
+        return socket.create_server((settings.http_host, settings.http_port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise SettingsError(
+            f"TIDEGATE_HTTP_HOST and TIDEGATE_HTTP_PORT: {settings.http_host}:{settings.http_port} cannot be had "
+            f"({error.strerror}); choose an address of this machine and a port that is free"
+        ) from error
+
+
+async def _serve(server: Server, listening: socket.socket) -> int:
     """Serve until a signal; the service raises SIGTERM itself where the broker withdraws its login."""
-    await server.serve()
+    await server.serve([listening])
     return 0 if server.started else 1
 
 
@@ -42,11 +56,10 @@ def main() -> int:
     # quarter of the time under load.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    listening = listen(settings)
     app, service, feed = create_app(settings)
     config = uvicorn.Config(
         app,
-        host=settings.http_host,
-        port=settings.http_port,
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -56,7 +69,7 @@ def main() -> int:
     # At its end uvicorn puts these handlers back and raises the signal that ended it again: exit by code, not by it.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(service.exit_code))
-    return uvloop.run(_serve(Server(config, feed)))
+    return uvloop.run(_serve(Server(config, feed), listening))
 
 
 if __name__ == "__main__":

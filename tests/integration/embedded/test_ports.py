@@ -1,5 +1,6 @@
 """Two stacks on one machine never take each other's ports."""
 
+import gc
 import socket
 import subprocess
 import sys
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.embedded.home import Home
+from infra.embedded.options import Options
 from infra.embedded.ports import Ports, PortTakenError
+from infra.embedded.stack import Stack
 
 
 def test_two_homes_that_ask_at_once_get_different_ports(tmp_path: Path) -> None:
@@ -64,3 +68,11 @@ def test_a_killed_process_lets_go_of_its_ports(tmp_path: Path) -> None:
 def _a_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def test_a_stack_that_was_laid_out_keeps_its_ports_from_others(tmp_path: Path) -> None:
+    Home(tmp_path).make()
+    stack = Stack.lay_out(Options(tmp_path), {})
+    gc.collect()
+    with pytest.raises(PortTakenError):
+        Ports(tmp_path / "other", {}).exactly("http", stack.ports["http"])
