@@ -29,8 +29,7 @@ async def test_an_end_whose_event_was_lost_is_found(world: World) -> None:
     await world.facts(job)
     job.exited(world.submission(job))  # and its event never comes
     await audit(launcher, job).once()
-    await launcher.end()
-    assert kinds(await world.facts(job)) == ["gpus_freed", "launcher_sealed"]
+    assert kinds(await world.until_sealed(launcher, job)) == ["gpus_freed", "launcher_sealed"]
 
 
 async def test_silence_and_unknown_jobs_change_nothing(world: World) -> None:
