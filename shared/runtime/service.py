@@ -1,6 +1,7 @@
 """One service: its stores, its consumers, its queries, its background work, its clean end."""
 
 import asyncio
+import gc
 import signal
 import sys
 import time
@@ -150,6 +151,7 @@ class Service:
     async def lifespan(self) -> AsyncIterator[None]:
         """Connected and working inside the block; the clean end follows it."""
         begun = time.monotonic()
+        _calm_the_collector()
         self.health.start()
         tasks: list[asyncio.Task[None]] = []
         relaying: list[asyncio.Task[None]] = []
@@ -250,6 +252,13 @@ class Service:
 
     def _nudge(self) -> None:
         self.relay.nudge()
+
+
+def _calm_the_collector() -> None:
+    """Records are large trees without cycles: at the default thresholds the collector, which finds nothing in them,
+    took a quarter of the time under load."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 async def _finish(tasks: list[asyncio.Task[None]], seconds: float) -> None:
