@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError
 from services.api.access import Caller
 from services.api.asking import Asking
 from services.api.domain import Change
+from services.api.offered import not_carried_out
 from services.api.problems import Problem
 from services.api.reads import Reads
 from services.api.store import Entry, JobStore
@@ -162,11 +163,13 @@ class Submitting:
 
 
 def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
-    """The specs' JSON; refuses what is too long or holds what the database cannot."""
+    """The specs' JSON; refuses what nothing carries out, what is too long, and what the database cannot hold."""
     specs = []
     for index, request in enumerate(requests):
         if why := _not_storable(request):
             raise Problem("invalid", f"{_job(requests, index)}{why}")
+        if why := not_carried_out(request.spec):
+            raise Problem("invalid", f"{_field(requests, index)}{why}")
         spec = request.spec.model_dump_json()
         size = len(spec.encode())
         if size > MAX_SPEC_BYTES:

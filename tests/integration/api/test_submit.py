@@ -78,6 +78,25 @@ async def test_refuses_bodies_that_cannot_be_read(rin: httpx.AsyncClient) -> Non
     assert (empty.status_code, "body is missing" in empty.json()["detail"]) == (422, True)
 
 
+@pytest.mark.parametrize(
+    ("field", "given", "shown"),
+    [
+        ("image", "registry/image:1", "'registry/image:1'"),
+        ("secrets", ["TOKEN", "KEY"], "'TOKEN' and 1 more"),
+        ("nodes", 2, "2"),
+        ("expect", ["model.bin"], "'model.bin'"),
+    ],
+)
+async def test_refuses_what_it_would_only_ignore(rin: httpx.AsyncClient, field: str, given: Any, shown: str) -> None:
+    said = f"spec.{field}: {shown} was given, and the local backend of this server does not carry it out: leave it out"
+    wish = {"spec": {"command": ["true"], field: given}}
+    one = await rin.post("/v1/jobs", json=wish)
+    assert (one.status_code, one.json()["detail"]) == (422, said)
+    many = await rin.post("/v1/jobs/batch", json={"jobs": [TRUE, wish]})
+    assert (many.status_code, many.json()["detail"]) == (422, f"jobs[1].{said}")
+    assert (await rin.get("/v1/jobs")).json()["items"] == []
+
+
 async def test_names_the_job_of_a_batch_that_is_wrong_and_makes_none(rin: httpx.AsyncClient) -> None:
     response = await rin.post("/v1/jobs/batch", json={"jobs": [TRUE, TRUE, {"spec": {"command": ["x"], "nodes": 0}}]})
     assert response.status_code == 422
