@@ -169,11 +169,8 @@ class Stack:
                 }
             case "stager":
                 return blobs | local
-            case "launcher":
+            case "launcher" | "watcher":
                 return local
-            case "watcher":
-                slots = self.options.slots
-                return local if slots is None else local | {"TIDEGATE_LOCAL_SLOTS": str(slots)}
             case _:
                 return {}
 
