@@ -86,7 +86,12 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
         _F, _RUN, _USER, True, "the command ran out of memory", "ask for more memory, or use less"
     ),
     EndReason.TIME_LIMIT: ReasonRow(
-        _F, _RUN, _NO, True, "the command reached its time limit", "submit with a longer --time-limit"
+        _F,
+        _RUN,
+        _NO,
+        True,
+        "the command reached its time limit",
+        "submit it again with a higher time_limit_seconds, or less to do",
     ),
     EndReason.INPUT_INVALID: ReasonRow(
         _F, _CHECK, _NO, False, "the input was refused", "correct what is named and submit again; no hardware was used"
@@ -95,7 +100,7 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
         _F, _CHECK, _NO, False, "an input changed after the submit", "submit again to use the new content"
     ),
     EndReason.STAGING_FAILED: ReasonRow(
-        _F, _START, _INFRA, False, "the inputs could not be staged in", "tidegate retry {job}"
+        _F, _START, _INFRA, False, "the inputs could not be staged in", "submit it again; no hardware was used"
     ),
     EndReason.LAUNCH_REFUSED: ReasonRow(
         _F, _START, _NO, False, "the backend refused the job", "correct the request and submit again"
@@ -103,17 +108,15 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
     EndReason.CONFIGURATION: ReasonRow(
         _F, _START, _NO, False, "the backend cannot start it as configured", "ask the operator of the cluster"
     ),
-    EndReason.NODE_LOST: ReasonRow(
-        _F, _RUN, _INFRA, False, "the machine that ran it went away", "tidegate retry {job}"
-    ),
-    EndReason.PREEMPTED: ReasonRow(_F, _RUN, _INFRA, False, "the backend preempted it", "tidegate retry {job}"),
+    EndReason.NODE_LOST: ReasonRow(_F, _RUN, _INFRA, False, "the machine that ran it went away", "submit it again"),
+    EndReason.PREEMPTED: ReasonRow(_F, _RUN, _INFRA, False, "the backend preempted it", "submit it again"),
     EndReason.LOST: ReasonRow(
         _F,
         _RUN,
         _INFRA,
         False,
         "it is gone from the backend and nobody saw how it ended",
-        "look at its outputs before a retry: it may have finished",
+        "it may have finished: look at tidegate logs {job} and tidegate outputs {job} before you submit it again",
     ),
     EndReason.OUTPUTS_MISSING: ReasonRow(
         _F,
@@ -129,17 +132,17 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
         _NO,
         True,
         "exited 0, but its outputs could not be copied back",
-        "the files are still on the cluster: tidegate outputs retry {job}",
+        "what came back is in tidegate outputs {job}; ask the operator for the rest, or submit it again",
     ),
     EndReason.EXPECTATION_FAILED: ReasonRow(
         _F, _COPY, _NO, True, "exited 0, but an expectation does not hold", "read tidegate logs {job}"
     ),
-    EndReason.PAUSED_BY_USER: ReasonRow(State.PAUSED, None, _NO, True, "paused", "tidegate resume {job}"),
-    EndReason.STOPPED_BY_USER: ReasonRow(_S, None, _NO, True, "stopped", "tidegate retry {job}"),
+    EndReason.PAUSED_BY_USER: ReasonRow(State.PAUSED, None, _NO, True, "paused", "submit it again to go on"),
+    EndReason.STOPPED_BY_USER: ReasonRow(_S, None, _NO, True, "stopped", "submit it again to start anew"),
     EndReason.STOPPED_AT_BACKEND: ReasonRow(
-        _S, None, _NO, True, "stopped at the backend, not through Tidegate", "tidegate retry {job}"
+        _S, None, _NO, True, "stopped at the backend, not through Tidegate", "submit it again to start anew"
     ),
     EndReason.UPSTREAM_FAILED: ReasonRow(
-        _S, None, _NO, False, "a step before it did not succeed", "retry the pipeline"
+        _S, None, _NO, False, "a step before it did not succeed", "correct what failed before it and submit again"
     ),
 }
