@@ -15,6 +15,9 @@ from shared.lifecycle.verdict import exit_reason
 ADOPTED: Final = 0
 """The admission number of an attempt that was found running and never admitted: booked even over quota."""
 
+GONE: Final = "gone"
+"""Shown as the backend's state once the watcher said `lost`: what it said before is no longer so."""
+
 
 def derive(record: JobRecord) -> JobRecord:
     """The record as the current attempt's evidence has it."""
@@ -79,6 +82,8 @@ def _backend(seen: Picture) -> Backend:
     raw_state, raw_reason = None, None
     if seen.exited is not None:
         raw_state = seen.exited.raw_state
+    elif seen.lost is not None:
+        raw_state = GONE
     elif seen.requeued is not None:
         raw_reason = seen.requeued.raw_reason
     elif seen.running is not None:

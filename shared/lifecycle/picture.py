@@ -185,3 +185,8 @@ def last_sighting(evidence: Iterable[f.AnyFact], folded: Folded | None) -> f.Ver
     if folded is not None and folded.last_sighting is not None:
         seen.append(folded.last_sighting)
     return max(seen, key=lambda version: (version.epoch, version.n), default=None)
+
+
+def last_seen_at(running: f.SeenRunning, lost: f.Lost | None) -> datetime:
+    """The last confirmed sighting of a command that was seen running."""
+    return running.at if lost is None or lost.last_seen_at is None else max(running.at, lost.last_seen_at)

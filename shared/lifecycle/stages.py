@@ -2,16 +2,21 @@
 
 from datetime import datetime
 
-from shared.lifecycle.picture import Picture
+from shared.lifecycle.facts import Lost
+from shared.lifecycle.picture import Picture, last_seen_at
+from shared.lifecycle.reasons import REASONS
 from shared.lifecycle.record import Attempt, JobRecord, Stage
-from shared.lifecycle.states import Desired, StageName, StageStatus
+from shared.lifecycle.states import Desired, StageName, StageStatus, State
+from shared.lifecycle.verdict import verdict
 
 _ORDER = tuple(StageName)
 
 
 def open_stages(record: JobRecord, attempt: Attempt, seen: Picture) -> tuple[Stage, ...]:
-    """The stages of an attempt that goes on."""
+    """The stages of an attempt that goes on. What the command's exit says of a stage is shown as soon as it is known,
+    while its outputs are still being copied back."""
     starts = _starts(attempt, seen)
+    at_exit = _at_exit(record, seen)
     stages: list[Stage] = []
     later: datetime | None = None
     for name in reversed(_ORDER):
@@ -19,7 +24,8 @@ def open_stages(record: JobRecord, attempt: Attempt, seen: Picture) -> tuple[Sta
         if later is not None:
             started = at or later
             ended = max(started, later)  # two hosts' clocks never make a stage end before it began
-            stages.append(Stage(name=name, status=StageStatus.PASSED, started_at=started, ended_at=ended))
+            status = at_exit.get(name, StageStatus.PASSED)
+            stages.append(Stage(name=name, status=status, started_at=started, ended_at=ended))
         elif at is not None:
             waiting = waiting_on(record, seen, name)
             stages.append(Stage(name=name, status=StageStatus.ACTIVE, started_at=at, waiting_on=waiting))
@@ -32,9 +38,11 @@ def open_stages(record: JobRecord, attempt: Attempt, seen: Picture) -> tuple[Sta
 def closed_stages(
     record: JobRecord, attempt: Attempt, seen: Picture, failed: StageName | None, succeeded: bool, now: datetime
 ) -> tuple[Stage, ...]:
-    """The stages at the verdict: what was reached has passed but for the failed one; what was not is skipped.
+    """The stages at the verdict: what was reached has passed but for the failed one; what was not is skipped, and so is
+    running_job where the command did not end by itself.
 
-    An attempt whose command ran passes stopping_cluster too (its outputs were looked after), unless that failed.
+    An attempt whose command ran passes stopping_cluster too (its outputs were looked after), unless that failed. What
+    is gone without an exit ran until it was seen last.
     """
     stages = []
     released = seen.exited is not None and seen.reached_running
@@ -47,9 +55,28 @@ def closed_stages(
             status = StageStatus.PASSED
         else:
             status = StageStatus.PASSED if last and (succeeded or released) else StageStatus.SKIPPED
-        ended = None if stage.started_at is None else stage.ended_at or max(now, stage.started_at)
+        ended = None if stage.started_at is None else stage.ended_at or max(_ended(seen, stage, now), stage.started_at)
         stages.append(stage.model_copy(update={"status": status, "ended_at": ended, "waiting_on": None}))
     return tuple(stages)
+
+
+def _at_exit(record: JobRecord, seen: Picture) -> dict[StageName, StageStatus]:
+    """What the verdict on a known exit will say of the stages before stopping_cluster."""
+    if seen.exited is None or not seen.reached_running:
+        return {}
+    outcome = verdict(record, seen)
+    row = REASONS[outcome.reason]
+    if row.state in (State.STOPPED, State.PAUSED):
+        return {StageName.RUNNING_JOB: StageStatus.SKIPPED}
+    failed = outcome.stage or row.stage
+    return {} if failed in (None, StageName.STOPPING_CLUSTER) else {failed: StageStatus.FAILED}
+
+
+def _ended(seen: Picture, stage: Stage, now: datetime) -> datetime:
+    """When a stage ended that no later one followed."""
+    if stage.name is not StageName.RUNNING_JOB or seen.lost is None or seen.running is None:
+        return now
+    return last_seen_at(seen.running, seen.lost)
 
 
 def after_recopy(stages: tuple[Stage, ...], now: datetime) -> tuple[Stage, ...]:
@@ -78,6 +105,8 @@ def waiting_on(record: JobRecord, seen: Picture, stage: StageName) -> str | None
     if record.desired_state is not Desired.RUN and stage is not StageName.STOPPING_CLUSTER:
         wish = "stopped" if record.desired_state is Desired.STOPPED else "paused"
         return f"being {wish}, asked by {record.wish.actor}" if record.wish is not None else f"being {wish}"
+    if seen.lost is not None and stage in (StageName.STARTING_CLUSTER, StageName.RUNNING_JOB):
+        return _gone(seen, seen.lost)
     match stage:
         case StageName.QUEUED:
             return "the gatekeeper's answer" if record.gate is None else f"{record.gate.name}: {record.gate.reason}"
@@ -86,9 +115,14 @@ def waiting_on(record: JobRecord, seen: Picture, stage: StageName) -> str | None
         case StageName.STARTING_CLUSTER:
             return _starting(seen)
         case StageName.RUNNING_JOB:
-            return "the cluster to say how it ended: it is not to be seen there" if seen.lost else "the command"
+            return "the command"
         case StageName.STOPPING_CLUSTER:
             return "the cluster to be released" if seen.stager_voted else "outputs being copied back"
+
+
+def _gone(seen: Picture, lost: Lost) -> str:
+    last = last_seen_at(seen.running, lost) if seen.running is not None else lost.last_seen_at
+    return "not seen at the backend" if last is None else f"not seen at the backend since {last:%H:%M:%S} UTC"
 
 
 def _starting(seen: Picture) -> str:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from shared.lifecycle import facts as f
-from shared.lifecycle.picture import Picture
+from shared.lifecycle.picture import Picture, last_seen_at
 from shared.lifecycle.reasons import REASONS
 from shared.lifecycle.record import Attempt, Folded, JobRecord, Segment
 from shared.lifecycle.verdict import exit_reason
@@ -49,8 +49,7 @@ def _segment(key: f.SegmentKey, said: dict[str, Any], gpus: int, *, over: bool, 
             suspended_since=running.suspended_since,
             suspended_ms=running.suspended_ms,
         )
-    seen = running.at if lost is None or lost.last_seen_at is None else max(running.at, lost.last_seen_at)
-    ended = running.suspended_since or seen
+    ended = running.suspended_since or last_seen_at(running, lost)
     base = Segment(key=key, started_at=started, gpus=gpus)
     return _closed(base, ended, "lost", running.suspended_ms, estimated=True, billable=False)
 

@@ -67,7 +67,7 @@ def test_gone_without_a_witness_is_lost(build: Any, stage: str) -> None:
 def test_lost_waits_for_the_launchers_vote_before_outputs_are_looked_for() -> None:
     job = a_job().started().tell(f.Lost, last_seen_at=at(5))
     assert job.state is State.RUNNING
-    assert job.record.stages[3].waiting_on == "the cluster to say how it ended: it is not to be seen there"
+    assert job.record.stages[3].waiting_on == "not seen at the backend since 09:00:14 UTC"
 
 
 def test_outputs_that_nobody_looked_for_are_no_success() -> None:
