@@ -5,7 +5,7 @@ import json
 import re
 from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, field_validator
 
 from shared.lifecycle.record import Resources
 
@@ -29,9 +29,9 @@ class JobSpec(BaseModel):
     image: str | None = None
     coretype: str = "local"
     region: str | None = None
-    gpus: int = Field(default=0, ge=0, le=100_000)
-    nodes: int = Field(default=1, ge=1, le=10_000)
-    time_limit_seconds: int | None = Field(default=None, ge=1)
+    gpus: StrictInt = Field(default=0, ge=0, le=100_000)
+    nodes: StrictInt = Field(default=1, ge=1, le=10_000)
+    time_limit_seconds: StrictInt | None = Field(default=None, ge=1)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
@@ -113,4 +113,4 @@ class SubmitRequest(BaseModel):
     spec: JobSpec
     name: str | None = Field(default=None, min_length=1, max_length=100)
     project: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
-    priority: int = Field(default=0, ge=-100, le=100)
+    priority: StrictInt = Field(default=0, ge=-100, le=100)

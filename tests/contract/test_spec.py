@@ -22,6 +22,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "fewer than no GPUs": ({"gpus": -1}, "greater than or equal to 0"),
     "no nodes": ({"nodes": 0}, "greater than or equal to 1"),
     "a time limit of nothing": ({"time_limit_seconds": 0}, "greater than or equal to 1"),
+    "GPUs as a truth": ({"gpus": True}, "valid integer"),
+    "GPUs as a text": ({"gpus": "2"}, "valid integer"),
+    "GPUs with a decimal point": ({"gpus": 2.0}, "valid integer"),
+    "nodes as a text": ({"nodes": "1"}, "valid integer"),
+    "a time limit as a text": ({"time_limit_seconds": "60"}, "valid integer"),
     "an absolute input": ({"inputs": ["/etc/passwd"]}, "leads out of the job's directory: give a path relative to it"),
     "an output that climbs out": ({"outputs": ["a/../../b"]}, "leads out of the job's directory"),
     "an empty output": ({"outputs": [""]}, "leads out of the job's directory"),
@@ -80,6 +85,7 @@ def test_a_spec_says_what_the_cluster_needs_to_know() -> None:
         pytest.param({"name": "n" * 101}, "name", id="a name that is too long"),
         pytest.param({"project": "Über"}, "project", id="a project of other letters"),
         pytest.param({"priority": 101}, "priority", id="a priority beyond the scale"),
+        pytest.param({"priority": True}, "priority", id="a priority that is a truth"),
     ],
 )
 def test_a_wrong_request_names_the_field(given: dict[str, Any], field: str) -> None:

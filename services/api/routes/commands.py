@@ -1,7 +1,7 @@
 """What a person may ask of a job. Decided under the row's lock, so that the answer is final."""
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from starlette.responses import Response
 
 from services.api.access import Caller
@@ -22,8 +22,8 @@ class StopBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    force: bool = False
-    grace_seconds: int | None = Field(default=None, ge=0, le=86_400)
+    force: StrictBool = False
+    grace_seconds: StrictInt | None = Field(default=None, ge=0, le=86_400)
 
 
 class HoldBody(BaseModel):

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header
 from obstore import get_async
 from obstore.exceptions import NotFoundError
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import Response, StreamingResponse
 
 from services.api.access import Caller
@@ -14,6 +15,14 @@ from services.api.problems import Problem, job_not_found
 from shared.contracts.queries import Manifest, OutputFile
 from shared.lifecycle.states import TERMINAL
 
+
+class _OutputPath(PathConvertor):
+    """Any path: a file's name may hold a line end, at which Starlette's own `path` stops."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("output", _OutputPath())
 router = APIRouter()
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _MANIFESTS_KEPT: Final = 4
@@ -25,7 +34,7 @@ async def manifest(job: str, api: ApiPart, caller: CallerPart) -> Response:
     return Response((await _manifest(api, caller, job)).model_dump_json(), media_type="application/json")
 
 
-@router.get("/jobs/{job}/outputs/{path:path}", responses={200: {"content": {"application/octet-stream": {}}}})
+@router.get("/jobs/{job}/outputs/{path:output}", responses={200: {"content": {"application/octet-stream": {}}}})
 async def file(
     job: str, path: str, api: ApiPart, caller: CallerPart, range_: Annotated[str | None, Header(alias="Range")] = None
 ) -> Response:

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 from starlette.responses import Response
 
 from services.api.access import Caller
@@ -22,8 +22,8 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    slots: int | None = Field(default=None, ge=0, le=_MOST)
-    gpus: int | None = Field(default=None, ge=0, le=_MOST)
+    slots: StrictInt | None = Field(default=None, ge=0, le=_MOST)
+    gpus: StrictInt | None = Field(default=None, ge=0, le=_MOST)
 
 
 @router.get("/usage", responses={200: {"model": UsageAnswer}})

@@ -26,6 +26,7 @@ WRONG: list[tuple[Any, str]] = [
         {"spec": {"command": ["true"], "gpus": -1}},
         "spec.gpus: -1 was given; it should be greater than or equal to 0",
     ),
+    ({"spec": {"command": ["true"], "gpus": True}}, "spec.gpus: True was given; it should be a valid integer"),
     ({"spec": {"command": ["true"], "gpus": "many"}}, "spec.gpus: 'many' was given; it should be a valid integer"),
     ({"spec": {"command": ["true"], "outputs": ["../x"]}}, "spec.outputs: '../x' leads out of the job's directory"),
     (
