@@ -151,10 +151,14 @@ def socket_url(socket: Path, role: str, password: str, database: str = DATABASE)
 
 
 def socket_folder(data: Path, account: Account | None) -> Path:
-    """Beside the data where the path fits a socket and the account gets there; else a short one, named by a hash."""
+    """Beside the data where the path fits a socket and the account gets there; else a short one, named by a hash.
+
+    A comma parts folders in `unix_socket_directories` and hosts in an address, so that a path with one does not fit.
+    """
     beside = data.parent / "run" / "postgres"
     parent = data.parent.resolve()
-    if len(os.fsencode(beside / _SOCKET)) <= _LONGEST_SOCKET_PATH and (account is None or can_reach(account, parent)):
+    fits = len(os.fsencode(beside / _SOCKET)) <= _LONGEST_SOCKET_PATH and "," not in str(beside)
+    if fits and (account is None or can_reach(account, parent)):
         return beside
     mark = hashlib.sha256(os.fsencode(data.resolve())).hexdigest()[:16]
     runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "/tmp")  # noqa: S108 - ownership is checked

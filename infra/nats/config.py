@@ -1,6 +1,7 @@
 """nats-server's configuration as text: users with their permissions, JetStream that syncs before it acknowledges."""
 
 import json
+import re
 from collections.abc import Mapping
 
 from infra.nats.permissions import ADMIN, ALL, Permissions
@@ -15,6 +16,8 @@ jetstream {{
 }}
 {authorization}
 """
+_ESCAPE = re.compile(r"\\(?:u00(..)|(.))")
+_BY_NUMBER = {"b": r"\x08", "f": r"\x0c"}
 
 
 def render(
@@ -22,9 +25,9 @@ def render(
 ) -> str:
     """A whole configuration. It holds the passwords (or their bcrypt hashes): keep it from other users."""
     return _CONFIGURATION.format(
-        listen=json.dumps(f"{host}:{port}"),
-        server_name=json.dumps(name),
-        store=json.dumps(store_dir),
+        listen=_quoted(f"{host}:{port}"),
+        server_name=_quoted(name),
+        store=_quoted(store_dir),
         authorization=authorization(passwords),
     )
 
@@ -49,4 +52,10 @@ def _user(name: str, password: str, permissions: Permissions | None) -> str:
             # An answer to a query goes to the asker's inbox, which nobody may publish to otherwise.
             "allow_responses": {"max": 1, "expires": "1m"},
         }
-    return json.dumps(entry)
+    return _quoted(entry)
+
+
+def _quoted(value: object) -> str:
+    """JSON as nats-server reads it: characters as they are, and `\\x0b` where JSON says `\\u000b`."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _ESCAPE.sub(lambda found: rf"\x{found[1]}" if found[1] else _BY_NUMBER.get(found[2], found[0]), text)
