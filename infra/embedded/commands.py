@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infra.embedded.home import Home
+from infra.embedded.home import Home, HomeRefusedError
 from infra.embedded.logs import follow as follow_log
 from infra.embedded.logs import last_lines
 from infra.embedded.options import Options
 from infra.embedded.probes import why_not_ready
 from infra.embedded.processes import Identity, open_log
-from infra.embedded.runner import end_idle_host, end_jobs, running_jobs
-from infra.embedded.serve import DONE, FAILED, REFUSED, end_leftovers, jobs_go_on, serve
+from infra.embedded.runner import end_idle_host, end_jobs, not_followed, running_jobs
+from infra.embedded.serve import DONE, FAILED, REFUSED, end_leftovers, is_up, jobs_go_on, serve
 from infra.embedded.stack import environment
 from infra.embedded.state import State, is_running
 from infra.embedded.supervisor import READY_SECONDS
 
-__all__ = ["Options", "down", "logs", "ps", "up"]
+__all__ = ["HomeRefusedError", "Options", "down", "logs", "ps", "up"]
 
 _LOOK_SECONDS = 0.05
 _DOWN_SECONDS = 90.0
@@ -34,40 +34,38 @@ def up(options: Options) -> int:
 
     0 it stands (or ended well, in front); 1 it did not get ready; 3 refused, with the reason on stderr.
     """
-    options = replace(options, home=options.home.expanduser().absolute())
-    home = Home(options.home)
-    if is_running(home):
-        print(f"a stack is already running in {home.root}{_where(home)}; `tidegate down` stops it", file=sys.stderr)
-        return DONE if options.detach else REFUSED
-    return _detached(home, options) if options.detach else serve(options)
+    home = Home.at(options.home)
+    options = replace(options, home=home.root)
+    with home.refusing():
+        if is_running(home):
+            return _already_running(home, options)
+        if options.detach:
+            return _detached(home, options)
+    return serve(options)
 
 
 def down(home: Path, *, kill_jobs: bool = False) -> int:
     """Stop the stack of a home in order. Its jobs go on, unless told otherwise; the next `up` finds them."""
-    place = Home(home.expanduser().absolute())
-    state = _state_of_running(place)
-    if state is not None:
-        state.supervisor.end(signal.SIGTERM, _DOWN_SECONDS)
-    else:
-        state = State.read(place)
-        if running_jobs(place) == 0 and (state is None or not any(entry.now().identity for entry in state.processes)):
-            print(f"no stack is running in {place.root}")
-            return DONE
-    state = State.read(place) or state
-    if state is not None:
-        end_leftovers(state)
-    place.endpoint.unlink(missing_ok=True)
-    if kill_jobs:
-        asyncio.run(end_jobs(place))
-    end_idle_host(place)
-    jobs = running_jobs(place)
-    print(f"stopped the stack in {place.root}" + (f"; {jobs_go_on(jobs)}" if jobs else ""))
+    place = Home.at(home)
+    with place.refusing():
+        stopped = _stop(place)
+        ended = asyncio.run(end_jobs(place)) if kill_jobs else 0
+        end_idle_host(place)
+        jobs = running_jobs(place)
+    said = [f"stopped the stack in {place.root}" if stopped else f"no stack is running in {place.root}"]
+    if kill_jobs and (stopped or ended):
+        said.append(f"ended {ended} running job{'' if ended == 1 else 's'}")
+    if jobs:
+        said.append(jobs_go_on(jobs))
+    print("; ".join(said))
     return DONE
 
 
 def ps(home: Path) -> list[dict[str, Any]]:
     """The processes of a home's stack: name, pid, state, restarts, started_at; none where no stack was started."""
-    state = State.read(Home(home.expanduser().absolute()))
+    place = Home.at(home)
+    with place.refusing():
+        state = State.read(place)
     entries = [entry.now() for entry in state.processes] if state else []
     return [
         {
@@ -83,14 +81,16 @@ def ps(home: Path) -> list[dict[str, Any]]:
 
 def logs(home: Path, service: str, *, follow: bool = False, lines: int = 100) -> int:
     """Print the end of one process's log, and go on with it until Ctrl-C where asked to."""
-    place = Home(home.expanduser().absolute())
+    place = Home.at(home)
     log = place.log(service)
-    known = sorted(path.stem for path in place.logs.glob("*.log")) if place.logs.is_dir() else []
+    with place.refusing():
+        known = sorted(path.stem for path in _entries(place.logs) if path.suffix == ".log")
+        shown = last_lines(log, lines) if service in known else []
     if service not in known:
         there = f"there are {', '.join(known)}" if known else "no stack was ever started there"
         print(f"no log of {service!r} in {place.root}: {there}", file=sys.stderr)
         return REFUSED
-    for line in last_lines(log, lines):
+    for line in shown:
         print(line)
     if follow:
         try:
@@ -115,12 +115,15 @@ def _detached(home: Home, options: Options) -> int:
             start_new_session=True,
         )
     identity = Identity.of_child(child)
-    deadline = time.monotonic() + READY_SECONDS
+    deadline = float("inf")
     while child.poll() is None and time.monotonic() < deadline:
         state = State.read(home)
-        if state is not None and state.supervisor == identity and state.ready:
-            print(f"tidegate is up{_where(home)} (home {home.root})")
-            return DONE
+        if state is not None and state.supervisor == identity:
+            if state.ready:
+                print(is_up(_url(home) or "?", home, state.remark))
+                return DONE
+            if state.servers_ready:  # until then the supervisor itself ends when something takes too long
+                deadline = min(deadline, time.monotonic() + READY_SECONDS)
         time.sleep(_LOOK_SECONDS)
     if child.returncode is not None:
         state = State.read(home)
@@ -159,8 +162,47 @@ def _state_of_running(home: Home) -> State | None:
     return None
 
 
-def _where(home: Home) -> str:
+def _already_running(home: Home, options: Options) -> int:
+    """Where the stack that runs has all that was asked for, a detached `up` is content with it."""
+    where = f" at {url}" if (url := _url(home)) else ""
+    print(f"a stack is already running in {home.root}{where}; `tidegate down` stops it", file=sys.stderr)
+    differing = not_followed(home, options)
+    state = State.read(home)
+    if state is not None and options.http_port not in (None, state.ports.get("http")):
+        differing.append(f"--http-port {options.http_port} (it has {state.ports.get('http', 'not said yet')})")
+    if state is not None and options.allow_tenants and not state.many_tenants:
+        differing.append("--allow-tenants (it has one tenant)")
+    if differing:
+        print(
+            f"not applied: {', '.join(differing)}. To have it so: `tidegate down`, then this `tidegate up` again",
+            file=sys.stderr,
+        )
+    return REFUSED if differing or not options.detach else DONE
+
+
+def _stop(home: Home) -> bool:
+    """Stop what runs but for jobs and their host; False where nothing did."""
+    state = _state_of_running(home)
+    stopped = state is not None
+    if state is not None:
+        state.supervisor.end(signal.SIGTERM, _DOWN_SECONDS)
+    state = State.read(home) or state
+    if state is not None:
+        stopped |= any(entry.now().identity for entry in state.processes if not entry.outlives)
+        end_leftovers(state)
+    home.endpoint.unlink(missing_ok=True)
+    return stopped
+
+
+def _entries(folder: Path) -> list[Path]:
     try:
-        return f" at {json.loads(home.endpoint.read_text())['url']}"
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _url(home: Home) -> str | None:
+    try:
+        return str(json.loads(home.endpoint.read_text())["url"])
     except (OSError, ValueError, KeyError):
-        return ""
+        return None

@@ -3,9 +3,18 @@
 import json
 import os
 import secrets
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self
+
+_CHOOSE: Final = "Choose another folder with --home or TIDEGATE_HOME"
+
+
+class HomeRefusedError(Exception):
+    """A folder that cannot be a stack's home, or not this user's; the sentence says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -13,6 +22,36 @@ class Home:
     """A stack's own folder: everything that it keeps, so that removing the folder removes the stack."""
 
     root: Path
+
+    @classmethod
+    def at(cls, given: Path) -> Self:
+        """The home that a person named, by its whole path."""
+        try:
+            root = given.expanduser().absolute()
+            str(root).encode()
+        except (RuntimeError, UnicodeEncodeError, OSError) as error:
+            raise HomeRefusedError(f"{str(given)!r} cannot be a stack's home: {error}. {_CHOOSE}.") from None
+        if any(unicodedata.category(character) == "Cc" for character in str(root)):
+            raise HomeRefusedError(
+                f"{str(root)!r} cannot be a stack's home: its path holds a line break or another control character, "
+                f"which configuration files cannot name. {_CHOOSE}."
+            )
+        return cls(root)
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """What the system refuses below this folder while the block runs is a `HomeRefusedError`."""
+        try:
+            yield
+        except BrokenPipeError:  # who reads what is printed has gone: not the folder's fault
+            raise
+        except PermissionError as error:
+            raise HomeRefusedError(
+                f"you may not use {self.root} as a stack's home: {_told(error)}. "
+                f"{_CHOOSE}, or be the user whose stack it is."
+            ) from None
+        except OSError as error:
+            raise HomeRefusedError(f"{self.root} cannot hold a stack: {_told(error)}. {_CHOOSE}.") from None
 
     @property
     def endpoint(self) -> Path:
@@ -71,10 +110,14 @@ class Home:
             return path.read_text()
 
 
+def _told(error: OSError) -> str:
+    return f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file for its owner only, whole or not at all, and on disk before it shows."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(text)
         file.flush()

@@ -11,6 +11,7 @@ from infra.embedded.processes import Identity, Process, start
 from infra.embedded.state import Entry, Word
 
 _PROBE_SECONDS = 0.05
+_HOPELESS_DEATHS = 4
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Keeper:
         self.process = process
         self.ready = asyncio.Event()
         """Set once it has answered for the first time."""
+        self.hopeless = asyncio.Event()
+        """Set once it has ended several times without ever having answered; it is started again all the same."""
+        self.ending: str = ""
+        """How it ended last."""
         self.why_not: str = "not started yet"
         self._changed = changed
         self._say = say
@@ -72,10 +77,12 @@ class Keeper:
         deaths = 0
         while not self._stop.is_set():
             started = loop.time()
-            ending = await self._one_life()
+            ending = self.ending = await self._one_life()
             if self._stop.is_set():
                 break
             deaths = 1 if loop.time() - started >= self._backoff.well_after_seconds else deaths + 1
+            if deaths >= _HOPELESS_DEATHS and not self.ready.is_set():
+                self.hopeless.set()
             pause = self._backoff.seconds(deaths)
             self._restarts += 1
             self._identity = None

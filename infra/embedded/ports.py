@@ -28,6 +28,8 @@ class Ports:
         self._remembered = remembered
         self._claims: dict[int, socket.socket] = {}
         self._chosen: dict[str, int] = {}
+        self.passed_over: dict[str, int] = {}
+        """By name, the port that was to be taken and was in use."""
 
     def exactly(self, name: str, port: int) -> int:
         """The very port that was asked for."""
@@ -45,6 +47,7 @@ class Ports:
             if self._claim(port):
                 self._chosen[name] = port
                 return port
+            self.passed_over.setdefault(name, port)
         raise PortTakenError(
             f"no free port between {_FIRST} and {_LAST} for {name}: end some of the programs that listen there."
         )

@@ -25,15 +25,23 @@ def running_host(home: Home) -> Identity | None:
     return host if host.alive() else None
 
 
-def what_waits_for_jobs(home: Home, options: Options) -> str | None:
-    """Which options the host that runs does not follow: it keeps its own for as long as jobs run under it."""
-    record = json.loads((home.local / layout.HOST_RECORD).read_text())
+def not_followed(home: Home, options: Options) -> list[str]:
+    """Which of the options the host that runs does not follow, each with what it has instead."""
+    try:
+        record = json.loads((home.local / layout.HOST_RECORD).read_text())
+    except (FileNotFoundError, json.JSONDecodeError):  # it is only just starting
+        record = {}
     asked = {"--virtual-gpus": (options.virtual_gpus, "gpus_total"), "--slots": (options.slots, "slots_total")}
-    kept = [
-        f"{flag} {wanted} (it has {record.get(key)})"
+    return [
+        f"{flag} {wanted} (it has {record.get(key, 'not said yet')})"
         for flag, (wanted, key) in asked.items()
         if wanted is not None and wanted != record.get(key)
     ]
+
+
+def what_waits_for_jobs(home: Home, options: Options) -> str | None:
+    """Which options the host that runs does not follow: it keeps its own for as long as jobs run under it."""
+    kept = not_followed(home, options)
     if not kept:
         return None
     return f"{running_jobs(home)} jobs of before still run, so their runner stays as it is, without {', '.join(kept)}"
@@ -44,8 +52,11 @@ def running_jobs(home: Home) -> int:
     return len(_running_submissions(home))
 
 
-async def end_jobs(home: Home) -> None:
-    """Ask every running job to end, and kill those that do not; the stop is on record before the end is."""
+async def end_jobs(home: Home) -> int:
+    """Ask every running job to end, and kill those that do not; the stop is on record before the end is.
+
+    Returns how many ended.
+    """
     from shared.backends.local.client import LocalClient
 
     client = LocalClient(home.local)
@@ -53,6 +64,7 @@ async def end_jobs(home: Home) -> None:
     for submission in submissions:
         await client.stop(submission, GRACE_SECONDS)
     await asyncio.gather(*(client.kill(submission) for submission in await _still_running(home, GRACE_SECONDS)))
+    return len(set(submissions) - set(await _still_running(home, GRACE_SECONDS)))
 
 
 async def _still_running(home: Home, seconds: float) -> list[str]:

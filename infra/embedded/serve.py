@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from infra.embedded.binaries import ProgramMissingError
-from infra.embedded.home import Home
+from infra.embedded.home import Home, HomeRefusedError
 from infra.embedded.options import Options
 from infra.embedded.ports import PortTakenError
 from infra.embedded.postgres import PostgresError
@@ -24,17 +24,14 @@ def serve(options: Options) -> int:
     """Start the stack, stand until told to stop, stop it. Returns the exit code; what went wrong is on stderr."""
     home = Home(options.home)
     try:
-        home.make()
-        with hold(home):
-            return _serve(home, options)
+        with home.refusing():
+            home.make()
+            with hold(home):
+                return _serve(home, options)
     except KeyboardInterrupt:  # before there was anything to stop
         return DONE
-    except AlreadyRunningError as error:
+    except (AlreadyRunningError, HomeRefusedError) as error:
         return _complain(error, REFUSED)
-    except OSError as error:
-        return _complain(
-            OSError(f"{home.root} cannot hold a stack: {error}. Choose another folder with --home."), REFUSED
-        )
 
 
 def _serve(home: Home, options: Options) -> int:
@@ -55,7 +52,7 @@ def _serve(home: Home, options: Options) -> int:
         supervisor = Supervisor(
             home,
             stack.stages(),
-            ports=stack.ports,
+            state=replace(starting, ports=dict(stack.ports), many_tenants=stack.many_tenants, remark=stack.remark),
             running={RUNNER: host} if host else {},
             on_ready=lambda: _announce(stack),
         )
@@ -90,7 +87,12 @@ def jobs_go_on(jobs: int) -> str:
 
 def _announce(stack: Stack) -> None:
     stack.write_endpoint()
-    print(f"tidegate is up at {stack.url} (home {stack.home.root})", flush=True)
+    print(is_up(stack.url, stack.home, stack.remark), flush=True)
+
+
+def is_up(url: str, home: Home, remark: str | None) -> str:
+    """What `up` says at last."""
+    return f"tidegate is up at {url} (home {home.root})" + (f"; {remark}" if remark else "")
 
 
 def _complain(error: Exception, code: int) -> int:

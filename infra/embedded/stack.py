@@ -73,6 +73,19 @@ class Stack:
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.ports['http']}"
 
+    @property
+    def many_tenants(self) -> bool:
+        """Without root the jobs of all tenants run as one user."""
+        return os.geteuid() == 0 or self.options.allow_tenants
+
+    @property
+    def remark(self) -> str | None:
+        """What a person should know who expects the usual."""
+        busy = self.claims.passed_over.get("http")
+        return (
+            f"port {busy} is in use by another program or stack, so the API has {self.ports['http']}" if busy else None
+        )
+
     def stages(self) -> tuple[Stage, ...]:
         """PostgreSQL and the runner host; databases, then NATS; streams, then the services."""
         return (
@@ -113,10 +126,11 @@ class Stack:
         )
 
     def _topology(self) -> Process:
+        self.home.secret("admin.nats.password")
         login = {
             "TIDEGATE_NATS_URL": self.nats.url,
             "TIDEGATE_NATS_USER": "admin",
-            "TIDEGATE_NATS_PASSWORD": self.home.secret("admin.nats.password"),
+            "TIDEGATE_NATS_PASSWORD_FILE": str(self.home.secrets / "admin.nats.password"),
         }
         return self._python("topology", "shared.runtime.topology", settings=login)
 
@@ -165,7 +179,7 @@ class Stack:
                     "TIDEGATE_HTTP_HOST": LOOPBACK,
                     "TIDEGATE_HTTP_PORT": str(self.ports["http"]),
                     "TIDEGATE_BOOTSTRAP_TOKENS_FILE": str(self._bootstrap_tokens),
-                    "TIDEGATE_SINGLE_TENANT": str(os.geteuid() != 0 and not self.options.allow_tenants).lower(),
+                    "TIDEGATE_SINGLE_TENANT": str(not self.many_tenants).lower(),
                 }
             case "stager":
                 return blobs | local

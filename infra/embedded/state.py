@@ -60,6 +60,12 @@ class State:
     problem: str | None = None
     processes: tuple[Entry, ...] = ()
     ports: dict[str, int] = field(default_factory=dict)
+    servers_ready: bool = False
+    """Whether everything is there that the stack cannot stand without: from then on it goes on trying."""
+    many_tenants: bool = False
+    """Whether it lets more than one tenant in."""
+    remark: str | None = None
+    """What a person should know of how it started."""
 
     def write(self, home: Home) -> None:
         write_json(
@@ -73,7 +79,7 @@ class State:
         """None where no stack was ever started in this home, or the machine lost the file in a crash."""
         try:
             value = json.loads(_path(home).read_text())
-        except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        except (FileNotFoundError, json.JSONDecodeError):
             return None
         supervisor = Identity.from_json(value["supervisor"])
         processes = tuple(Entry.from_json(entry) for entry in value["processes"])

@@ -20,6 +20,7 @@ from infra.embedded.processes import Identity, Process, start
 from infra.embedded.state import State
 
 READY_SECONDS = 60.0
+_ERRAND_SECONDS = 600.0
 _ROTATE_SECONDS = 5.0
 
 
@@ -45,12 +46,12 @@ class Supervisor:
         home: Home,
         stages: Sequence[Stage],
         *,
-        ports: Mapping[str, int] | None = None,
+        state: State | None = None,
         running: Mapping[str, Identity] | None = None,
         on_ready: Callable[[], None] = lambda: None,
         backoff: Backoff | None = None,
     ) -> None:
-        """`running` names processes that outlived the last supervisor: they are watched as they are."""
+        """`state` is what is known before the start; `running` what outlived the last supervisor, watched as it is."""
         self._home = home
         self._stages = stages
         self._running = running or {}
@@ -60,7 +61,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         me = Identity.of(os.getpid())
         assert me is not None
-        self._state = State(me, ports=dict(ports or {}))
+        self._state = state or State(me)
 
     async def run(self) -> None:
         """Start, stand until SIGTERM or SIGINT, stop. Raises `StackError` where the start failed, with nothing left."""
@@ -87,13 +88,15 @@ class Supervisor:
                 await self._do(errand)
             keepers = [self._keeper(process) for process in stage.processes]
             self._kept.append([(keeper, asyncio.create_task(keeper.keep())) for keeper in keepers])
+            if stage.must_be_ready:
+                await _all_ready_or_fail(keepers)
+                continue
+            self._state = replace(self._state, servers_ready=True)
+            self._write()
             try:
                 await asyncio.wait_for(_all_ready(keepers), READY_SECONDS)
             except TimeoutError:
-                late = [_lateness(keeper) for keeper in keepers if not keeper.ready.is_set()]
-                if stage.must_be_ready:
-                    raise StackError("\n".join(late)) from None
-                self._say("; ".join(late))
+                self._say("; ".join(_lateness(keeper) for keeper in keepers if not keeper.ready.is_set()))
                 await _all_ready(keepers)
         self._state = replace(self._state, ready=True)
         self._on_ready()
@@ -104,7 +107,12 @@ class Supervisor:
         child = start(errand)
         identity = Identity.of_child(child)
         try:
-            await identity.gone()
+            await asyncio.wait_for(identity.gone(), _ERRAND_SECONDS)
+        except TimeoutError:
+            raise StackError(
+                f"{errand.name} did not end in {_ERRAND_SECONDS:g} s. Its log, {errand.log}, ends with:\n"
+                f"{_end_of(errand.log)}"
+            ) from None
         finally:
             # It still runs where the start was given up.
             await asyncio.to_thread(identity.end, errand.stop_signal, errand.stop_seconds)
@@ -156,12 +164,27 @@ async def _all_ready(keepers: Sequence[Keeper]) -> None:
     await asyncio.gather(*(keeper.ready.wait() for keeper in keepers))
 
 
+async def _all_ready_or_fail(keepers: Sequence[Keeper]) -> None:
+    """Wait for all; `StackError` where one takes too long, or keeps ending before it ever answered."""
+    waits = [asyncio.create_task(_all_ready(keepers)), *(asyncio.create_task(one.hopeless.wait()) for one in keepers)]
+    try:
+        await asyncio.wait(waits, timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if hopeless := [keeper for keeper in keepers if keeper.hopeless.is_set()]:
+        raise StackError("\n".join(_told(keeper, f"cannot be started: it {keeper.ending}") for keeper in hopeless))
+    if late := [keeper for keeper in keepers if not keeper.ready.is_set()]:
+        raise StackError("\n".join(_lateness(keeper) for keeper in late))
+
+
 def _lateness(keeper: Keeper) -> str:
+    return _told(keeper, f"is not ready after {READY_SECONDS:g} s: {keeper.why_not}")
+
+
+def _told(keeper: Keeper, what: str) -> str:
     process = keeper.process
-    return (
-        f"{process.name} is not ready after {READY_SECONDS:g} s: {keeper.why_not}. Its log, {process.log}, ends with:\n"
-        f"{_end_of(process.log)}"
-    )
+    return f"{process.name} {what}. Its log, {process.log}, ends with:\n{_end_of(process.log)}"
 
 
 def _end_of(log: Path) -> str:

@@ -3,19 +3,39 @@
 `infra.embedded` is imported where it is used: the other commands should not pay for it.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from services.cli.output import out, print_json, print_table, table
+from services.cli.escapes import marked
+from services.cli.listing import Listing
+from services.cli.output import err, out, print_json
 from shared.client.endpoint import home_of
 from shared.contracts.subjects import SERVICES
 
 _PARTS = (*SERVICES, "postgres", "nats", "runner", "supervisor")
 
+_REFUSED = 3
+
+
+def _a_path(given: str) -> Path:
+    if not given:
+        raise typer.BadParameter("it is empty, which would be this very folder: name a folder, or leave the option out")
+    return Path(given)
+
+
 HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="the stack's folder; TIDEGATE_HOME or ~/.tidegate where not given")
+    Path | None,
+    typer.Option(
+        "--home",
+        help="the stack's folder; TIDEGATE_HOME or ~/.tidegate where not given",
+        parser=_a_path,
+        metavar="PATH",
+    ),
 ]
 
 
@@ -27,9 +47,27 @@ def register(app: typer.Typer) -> None:
 
 def up(
     home: HomeOption = None,
-    http_port: Annotated[int | None, typer.Option(help="where the API listens on 127.0.0.1", min=1, max=65535)] = None,
-    virtual_gpus: Annotated[int | None, typer.Option(help="hand out N virtual GPUs", min=0, max=1024)] = None,
-    slots: Annotated[int | None, typer.Option(help="jobs that run at once on this machine", min=1)] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            help="where the API listens on 127.0.0.1",
+            min=1,
+            max=65535,
+            show_default="the port of last time, else 8420 where it is free",
+        ),
+    ] = None,
+    virtual_gpus: Annotated[
+        int | None,
+        typer.Option(
+            help="hand out N virtual GPUs",
+            min=0,
+            max=1024,
+            show_default="the machine's real GPUs, or 8 virtual ones where it has none",
+        ),
+    ] = None,
+    slots: Annotated[
+        int | None, typer.Option(help="jobs that run at once on this machine", min=1, show_default="64")
+    ] = None,
     allow_tenants: Annotated[
         bool, typer.Option(help="allow several tenants also without root, where they can read each other's files")
     ] = False,
@@ -37,15 +75,16 @@ def up(
 ) -> None:
     from infra.embedded import commands
 
-    options = commands.Options(
-        home=home or home_of(),
-        http_port=http_port,
-        virtual_gpus=virtual_gpus,
-        slots=slots,
-        allow_tenants=allow_tenants,
-        detach=detach,
-    )
-    raise typer.Exit(commands.up(options))
+    with _refusals():
+        options = commands.Options(
+            home=_home(home),
+            http_port=http_port,
+            virtual_gpus=virtual_gpus,
+            slots=slots,
+            allow_tenants=allow_tenants,
+            detach=detach,
+        )
+        raise typer.Exit(commands.up(options))
 
 
 def down(
@@ -54,7 +93,8 @@ def down(
 ) -> None:
     from infra.embedded import commands
 
-    raise typer.Exit(commands.down(home or home_of(), kill_jobs=kill_jobs))
+    with _refusals():
+        raise typer.Exit(commands.down(_home(home), kill_jobs=kill_jobs))
 
 
 def ps(
@@ -63,17 +103,19 @@ def ps(
 ) -> None:
     from infra.embedded import commands
 
-    processes = commands.ps(home or home_of())
+    with _refusals():
+        place = _home(home)
+        processes = commands.ps(place)
     if as_json:
         return print_json(processes)
     if not processes:
-        out.print(f"no stack was started in {home or home_of()}: `tidegate up --detach` starts one")
+        out.print(f"no stack was started in {marked(str(place))}: `tidegate up --detach` starts one")
         return None
-    rows = table("NAME", "PID", "STATE", "RESTARTS", "STARTED")
+    rows = Listing("NAME", "PID", "STATE", "RESTARTS", "STARTED")
     for row in processes:
         pid = "" if row["pid"] is None else str(row["pid"])
         rows.add_row(row["name"], pid, row["state"], str(row["restarts"]), row["started_at"] or "")
-    print_table(rows)
+    rows.print()
     return None
 
 
@@ -86,4 +128,31 @@ def stack_logs(service: str, *, follow: bool) -> int:
     """Print a service's log; the exit code."""
     from infra.embedded import commands
 
-    return commands.logs(home_of(), service, follow=follow)
+    with _refusals():
+        return commands.logs(_home(None), service, follow=follow)
+
+
+def _home(given: Path | None) -> Path:
+    """The folder that was named, or the usual one."""
+    from infra.embedded.commands import HomeRefusedError
+
+    if given is not None:
+        return given
+    if os.environ.get("TIDEGATE_HOME") == "":
+        raise HomeRefusedError("TIDEGATE_HOME is empty: set it to the stack's folder, or unset it for ~/.tidegate")
+    try:
+        return home_of()
+    except RuntimeError:  # pathlib's for a user without a home folder
+        raise HomeRefusedError("you have no home folder: name the stack's with --home or TIDEGATE_HOME") from None
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A folder that cannot be a stack's home is told in its sentence, with exit code 3."""
+    from infra.embedded.commands import HomeRefusedError
+
+    try:
+        yield
+    except HomeRefusedError as refusal:
+        err.print(f"[bold red]error:[/] {marked(str(refusal))}")
+        raise typer.Exit(_REFUSED) from None

@@ -6,6 +6,7 @@ which outlives them. Some write their name into HOME/order when they are asked t
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from infra.embedded.home import Home
@@ -47,9 +48,12 @@ def stages(home: Home, variant: str) -> tuple[Stage, ...]:
         log=home.log("web"),
         ready=f"http://127.0.0.1:{port}/readyz",
     )
+    store = shell("store", "echo the shelf is bent; exit 4") if variant == "hopeless" else patient("store")
+    if variant == "hopeless":
+        store = replace(store, ready="nats://127.0.0.1:1")
     errand = shell("prepare", "echo the ink is dry; exit 3" if variant == "failing" else "echo done")
     runner = shell("runner", "exec sleep 1000", outlives=True)
-    return Stage((patient("store"), runner)), Stage((web, worker), (errand,), must_be_ready=False)
+    return Stage((store, runner)), Stage((web, worker), (errand,), must_be_ready=False)
 
 
 def main(root: Path, variant: str) -> int:

@@ -40,6 +40,15 @@ def test_another_program_on_the_port_of_last_time_is_avoided(tmp_path: Path) -> 
             Ports(tmp_path, {}).exactly("http", port)
 
 
+def test_the_port_that_was_to_be_taken_and_was_in_use_is_known(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        busy = listener.getsockname()[1]
+        ports = Ports(tmp_path, {})
+        ports.some("http", wish=busy)
+        ports.some("nats", wish=_a_free_port())
+        assert ports.passed_over == {"http": busy}
+
+
 def test_chosen_ports_lie_below_those_of_outgoing_connections(tmp_path: Path) -> None:
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = Ports(tmp_path, {})

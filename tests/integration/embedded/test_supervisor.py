@@ -148,6 +148,21 @@ def test_a_failed_errand_is_told_with_the_end_of_its_log_and_stops_the_rest(stan
     assert [entry.name for entry in state.processes if entry.identity] == ["runner"]
 
 
+def test_a_server_that_keeps_ending_at_the_start_is_told_with_the_end_of_its_log_and_stops_the_rest(
+    stand_ins: StandIns,
+) -> None:
+    supervisor = stand_ins.up("hopeless", until_ready=False)
+    _, told = supervisor.communicate(timeout=30)
+    assert supervisor.returncode == 1
+    assert "store cannot be started: it ended with exit code 4" in told
+    assert "the shelf is bent" in told
+    state = State.read(stand_ins.home)
+    assert state is not None
+    assert not state.servers_ready
+    assert "store cannot be started" in str(state.problem)
+    assert [entry.name for entry in state.processes if entry.identity] == ["runner"]
+
+
 def test_a_second_up_says_that_the_first_is_running(stand_ins: StandIns, capsys: pytest.CaptureFixture[str]) -> None:
     stand_ins.up()
     assert commands.up(Options(home=stand_ins.home.root)) == 3
