@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
+from shared.contracts.given import Name
 from shared.contracts.subjects import is_tenant_name
 from shared.lifecycle.facts import Frozen
 from shared.runtime.settings import ServiceSettings
@@ -16,7 +17,7 @@ class BootstrapToken(Frozen):
 
     token: SecretStr
     tenant: str
-    user: str = Field(min_length=1, max_length=100)
+    user: Name
     role: Literal["user", "admin"] = "user"
 
     @field_validator("token")

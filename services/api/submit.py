@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from pydantic_core import PydanticSerializationError
 
@@ -17,8 +17,10 @@ from services.api.domain import Change
 from services.api.offered import not_carried_out
 from services.api.problems import Problem
 from services.api.reads import Reads
+from services.api.sentences import place
 from services.api.store import Entry, JobStore
-from services.api.texts import storable
+from services.api.texts import not_storable
+from shared.contracts.given import LONGEST_NAME
 from shared.contracts.ids import new_id
 from shared.contracts.spec import MAX_SPEC_BYTES, SubmitRequest
 from shared.lifecycle.advance import create
@@ -26,7 +28,6 @@ from shared.lifecycle.record import JobRecord, Resources, Retries
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
 
-_NAME_LENGTH: Final = 100
 _BREATHE_AFTER: Final = 200  # jobs made between two turns of the event loop
 
 RECALL: Final = "SELECT digest, response FROM idempotency WHERE tenant = $1 AND key = $2"
@@ -148,7 +149,7 @@ class Submitting:
                 id=id_,
                 tenant=caller.tenant,
                 user=caller.user,
-                name=request.name or PurePosixPath(request.spec.command[0]).name[:_NAME_LENGTH] or "job",
+                name=request.name or _named_after(request.spec.command[0]),
                 spec_digest=request.spec.digest(),
                 resources=request.spec.resources(),
                 has_outputs=bool(request.spec.outputs or request.spec.expect),
@@ -162,12 +163,18 @@ class Submitting:
         return new
 
 
+def _named_after(program: str) -> str:
+    """The name of a job that was given none."""
+    name = "".join(one if one.isprintable() else "?" for one in PurePosixPath(program).name[:LONGEST_NAME])
+    return name if name.strip() else "job"
+
+
 def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
     """The specs' JSON; refuses what nothing carries out, what is too long, and what the database cannot hold."""
     specs = []
     for index, request in enumerate(requests):
         if why := _not_storable(request):
-            raise Problem("invalid", f"{_job(requests, index)}{why}")
+            raise Problem("invalid", f"{_field(requests, index)}{why}")
         if why := not_carried_out(request.spec):
             raise Problem("invalid", f"{_field(requests, index)}{why}")
         spec = request.spec.model_dump_json()
@@ -187,15 +194,10 @@ def _not_storable(request: SubmitRequest) -> str | None:
     try:
         if "\\u0000" not in request.model_dump_json():
             return None
-        for text in _strings(request.model_dump()):
-            storable(text)
     except PydanticSerializationError:
-        return (
-            "a text holds half a character: names that are not UTF-8 cannot be given, pack such files into an archive"
-        )
-    except ValueError as error:
-        return f"of a text, {error}"
-    return None
+        pass  # half a character somewhere: found below
+    found = not_storable(request.model_dump())
+    return None if found is None else f"{place(found[0])}: {found[1]}"
 
 
 async def _encoded(new: Sequence[New]) -> list[Entry]:
@@ -214,13 +216,3 @@ def _job(requests: Sequence[SubmitRequest], index: int) -> str:
 
 def _field(requests: Sequence[SubmitRequest], index: int) -> str:
     return f"jobs[{index}]." if len(requests) > 1 else ""
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for pair in value.items() for part in pair for text in _strings(part)]
-    if isinstance(value, list | tuple):
-        return [text for part in value for text in _strings(part)]
-    return []

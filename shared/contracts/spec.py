@@ -7,10 +7,13 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, field_validator
 
+from shared.contracts.given import Name
+from shared.contracts.snapshot import shown
 from shared.lifecycle.record import Resources
 
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 MAX_ARGUMENTS: Final = 4096
 MAX_SPEC_BYTES: Final = 48 * 1024
 
@@ -81,8 +84,14 @@ class JobSpec(BaseModel):
     @classmethod
     def _paths_stay_inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for path in value:
-            if not path or path.startswith("/") or "\0" in path or ".." in path.split("/"):
-                raise ValueError(f"{path!r} leads out of the job's directory: give a path relative to it, without ..")
+            if not path:
+                raise ValueError("an empty path was given; give one relative to the job's directory")
+            if "\0" in path:
+                raise ValueError(f"{shown(path)} holds a NUL character, which no path can: take it out")
+            if path.startswith("/") or ".." in path.split("/"):
+                raise ValueError(
+                    f"{shown(path)} leads out of the job's directory: give a path relative to it, without .."
+                )
         return value
 
     def digest(self) -> str:
@@ -111,6 +120,13 @@ class SubmitRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     spec: JobSpec
-    name: str | None = Field(default=None, min_length=1, max_length=100)
-    project: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
+    name: Name | None = None
+    project: str = Field(default="default", json_schema_extra={"pattern": f"^{_PROJECT.pattern}$"})
     priority: StrictInt = Field(default=0, ge=-100, le=100)
+
+    @field_validator("project")
+    @classmethod
+    def _project_is_a_name(cls, value: str) -> str:
+        if not _PROJECT.fullmatch(value):
+            raise ValueError(f"{shown(value)} was given; a project is 1 to 40 of a-z, 0-9 and -, not first a -")
+        return value

@@ -29,7 +29,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a time limit as a text": ({"time_limit_seconds": "60"}, "valid integer"),
     "an absolute input": ({"inputs": ["/etc/passwd"]}, "leads out of the job's directory: give a path relative to it"),
     "an output that climbs out": ({"outputs": ["a/../../b"]}, "leads out of the job's directory"),
-    "an empty output": ({"outputs": [""]}, "leads out of the job's directory"),
+    "an empty output": ({"outputs": [""]}, "an empty path was given; give one relative to the job's directory"),
+    "an output with a NUL": ({"outputs": ["a\0b"]}, r"'a\\x00b' holds a NUL character, which no path can: take it out"),
     "a snapshot that is no digest": ({"snapshot": "latest"}, "give sha256: and 64 hexadecimal digits"),
 }
 
@@ -82,7 +83,12 @@ def test_a_spec_says_what_the_cluster_needs_to_know() -> None:
     ("given", "field"),
     [
         pytest.param({"name": ""}, "name", id="an empty name"),
+        pytest.param({"name": " \t"}, "name", id="a name of blanks"),
+        pytest.param({"name": "a\nb"}, "name", id="a name of two lines"),
+        pytest.param({"name": "a\x1b[31mb"}, "name", id="a name that colours the terminal"),
+        pytest.param({"name": "a\u202eb"}, "name", id="a name that turns the text around"),
         pytest.param({"name": "n" * 101}, "name", id="a name that is too long"),
+        pytest.param({"project": "a\n"}, "project", id="a project with a line break"),
         pytest.param({"project": "Über"}, "project", id="a project of other letters"),
         pytest.param({"priority": 101}, "priority", id="a priority beyond the scale"),
         pytest.param({"priority": True}, "priority", id="a priority that is a truth"),
@@ -92,6 +98,11 @@ def test_a_wrong_request_names_the_field(given: dict[str, Any], field: str) -> N
     with pytest.raises(ValidationError) as refused:
         SubmitRequest.model_validate({"spec": {"command": ["true"]}} | given)
     assert refused.value.errors()[0]["loc"] == (field,)
+
+
+def test_a_name_may_hold_what_can_be_printed() -> None:
+    for name in ("a b", "tréning №1", "実験", "n" * 100):
+        assert SubmitRequest.model_validate({"spec": {"command": ["true"]}, "name": name}).name == name
 
 
 def test_the_example_is_the_whole_of_a_request() -> None:

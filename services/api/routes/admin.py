@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from services.api.context import AdminPart, ApiPart, CallerPart, as_json
 from services.api.problems import Problem
-from services.api.texts import Storable
+from shared.contracts.given import Name
 from shared.contracts.subjects import SERVICES
 
 router = APIRouter()
@@ -25,9 +25,9 @@ class NewToken(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     tenant: str = Field(min_length=1, max_length=40)
-    user: Storable = Field(min_length=1, max_length=100)
+    user: Name
     role: Literal["user", "admin"] = "user"
-    name: Storable | None = Field(default=None, max_length=100)
+    name: Name | None = None
 
 
 @router.get("/whoami")

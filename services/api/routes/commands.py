@@ -1,7 +1,9 @@
 """What a person may ask of a job. Decided under the row's lock, so that the answer is final."""
 
+from typing import Annotated, Final
+
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.responses import Response
 
 from services.api.access import Caller
@@ -10,9 +12,17 @@ from services.api.domain import take_command
 from services.api.problems import Problem, job_not_found
 from services.api.reads import Found
 from services.api.routes.jobs import views
-from services.api.texts import Storable
 from shared.client.views import JobView
+from shared.contracts.given import printable
 from shared.lifecycle.inputs import AnyCommand, Hold, Release, Stop
+
+_LONGEST_REASON: Final = 500
+
+Reason = Annotated[
+    str,
+    AfterValidator(printable("a reason", _LONGEST_REASON)),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _LONGEST_REASON}),
+]
 
 router = APIRouter(responses={200: {"model": JobView}})
 
@@ -31,7 +41,7 @@ class HoldBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Storable = Field(default="held by hand", min_length=1, max_length=500)
+    reason: Reason = "held by hand"
 
 
 class ReleaseBody(BaseModel):

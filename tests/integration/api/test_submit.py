@@ -34,9 +34,12 @@ WRONG: list[tuple[Any, str]] = [
         "spec.env: '1A' is not a valid environment name",
     ),
     ({"spec": {"command": ["true"], "env": {"A": 1}}}, "spec.env.A: a value (not shown) was given; "),
-    ({"spec": {"command": ["true"], "image": "a\0b"}}, "it holds a NUL character: take it out"),
-    ({"name": "", **TRUE}, "name: '' was given; "),
-    ({"project": "Big Project", **TRUE}, "project: 'Big Project' was given; "),
+    ({"spec": {"command": ["true"], "image": "a\0b"}}, "spec.image: it holds a NUL character: take it out"),
+    ({"spec": {"command": ["true"], "region": "a\0b"}}, "spec.region: it holds a NUL character: take it out"),
+    ({"name": "", **TRUE}, "name: '' was given; a name is 1 to 100 printable characters"),
+    ({"name": "a\nb", **TRUE}, "name: 'a\\nb' was given; a name is 1 to 100 printable characters on one line"),
+    ({"project": "Big Project", **TRUE}, "project: 'Big Project' was given; a project is 1 to 40 of a-z, 0-9 and -"),
+    ({"spec": {"command": ["true"], "outputs": [""]}}, "spec.outputs: an empty path was given; "),
     ({"spec": {"command": ["x" * 50_000]}}, "spec has 50"),
     ({"spec": {"command": ["true"], "snapshot": "sha256:" + "0" * 64}}, "is not stored for tenant acme: send it"),
     ([], "body: a list with 0 entries was given; "),
@@ -53,6 +56,22 @@ async def test_says_what_is_wrong_with_a_job(rin: httpx.AsyncClient) -> None:
         assert said in " ".join([problem["detail"], *(one["message"] for one in problem.get("errors", ()))])
         assert "secret-value" not in response.text
     assert (await rin.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_refuses_reasons_and_users_that_are_no_printable_line(
+    api: RunningApi, rin: httpx.AsyncClient, ada: httpx.AsyncClient
+) -> None:
+    job = (await api.submit(rin))["id"]
+    for text in (" ", "a\nb", "a\x1bb", "a\u2066b"):
+        held = await rin.post(f"/v1/jobs/{job}/hold", json={"reason": text})
+        assert (held.status_code, "a reason is 1 to 500 printable" in held.json()["detail"]) == (422, True)
+        made = await ada.post("/v1/tokens", json={"tenant": "acme", "user": text})
+        assert (made.status_code, "a name is 1 to 100 printable" in made.json()["detail"]) == (422, True)
+
+
+async def test_a_job_without_a_name_is_named_after_its_program(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    names = [(await api.submit(rin, command=[program]))["name"] for program in ("./train.py", "a\nb", "/ ")]
+    assert names == ["train.py", "a?b", "job"]
 
 
 async def test_refuses_bodies_that_cannot_be_read(rin: httpx.AsyncClient) -> None:
