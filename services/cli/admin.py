@@ -3,9 +3,10 @@
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from services.cli.output import out, print_json, print_table, table
+from services.cli.escapes import marked, printable
+from services.cli.listing import Listing
+from services.cli.output import out, print_json
 from services.cli.session import connect
 
 AsJson = Annotated[bool, typer.Option("--json", help="print the API's own objects")]
@@ -32,7 +33,7 @@ def usage(
         answer = client.call("GET", "/v1/usage", params={"group_by": by} | ({"job": job} if job else {}))
     if as_json:
         return print_json(answer)
-    rows = table("TENANT", "USER", "JOB", "SEGMENTS", "GPU_SECONDS", "NOT BILLABLE", "")
+    rows = Listing("TENANT", "USER", "JOB", "SEGMENTS", "GPU_SECONDS", "NOT BILLABLE", "")
     for row in answer["rows"]:
         rows.add_row(
             row["tenant"],
@@ -43,7 +44,7 @@ def usage(
             _seconds(row.get("not_billable_gpu_milliseconds", 0)),
             "estimated" if row.get("estimated") else "",
         )
-    print_table(rows)
+    rows.print()
     return None
 
 
@@ -88,7 +89,7 @@ def _limit(name: str, text: str) -> int | None:
 
 
 def _print_quotas(quotas: list[dict[str, Any]]) -> None:
-    rows = table("TENANT", "SLOTS", "USED", "GPUS", "USED", "CHANGED BY")
+    rows = Listing("TENANT", "SLOTS", "USED", "GPUS", "USED", "CHANGED BY")
     for row in quotas:
         slots, gpus = (row.get(key) for key in ("slots", "gpus"))
         rows.add_row(
@@ -99,7 +100,7 @@ def _print_quotas(quotas: list[dict[str, Any]]) -> None:
             str(row.get("gpus_used", 0)),
             row.get("changed_by") or "",
         )
-    print_table(rows)
+    rows.print()
 
 
 @token.command("create", help="Make a token; it is shown this once.")
@@ -115,7 +116,7 @@ def token_create(
         answer = client.call("POST", "/v1/tokens", json=body)
     if as_json:
         return print_json(answer)
-    out.print(answer["token"], markup=False)
+    out.print(printable(answer["token"]), markup=False)
     return None
 
 
@@ -125,11 +126,11 @@ def token_ls(as_json: AsJson = False) -> None:
         answer = client.call("GET", "/v1/tokens")
     if as_json:
         return print_json(answer)
-    rows = table("ID", "TENANT", "USER", "ROLE", "NAME", "REVOKED")
+    rows = Listing("ID", "TENANT", "USER", "ROLE", "NAME", "REVOKED")
     for row in answer["items"]:
         revoked = "revoked" if row.get("revoked_at") else ""
         rows.add_row(str(row["id"]), row["tenant"], row["user"], row["role"], row.get("name") or "", revoked)
-    print_table(rows)
+    rows.print()
     return None
 
 
@@ -137,7 +138,7 @@ def token_ls(as_json: AsJson = False) -> None:
 def token_revoke(token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     with connect(admin=True) as client:
         client.call("DELETE", f"/v1/tokens/{token_id}")
-    out.print(f"token {token_id} is revoked")
+    out.print(f"token {marked(token_id)} is revoked")
 
 
 @dead.command("ls", help="List parked messages of every service.")
@@ -149,12 +150,12 @@ def dead_ls(as_json: AsJson = False) -> None:
     if not answer["items"]:
         out.print("no dead letters")
     else:
-        rows = table("SERVICE", "ID", "SUBJECT", "PARKED", "ERROR")
+        rows = Listing("SERVICE", "ID", "SUBJECT", "PARKED", "ERROR")
         for row in answer["items"]:
-            rows.add_row(row["service"], str(row["id"]), row["subject"], row["parked_at"], escape(row["error"]))
-        print_table(rows)
+            rows.add_row(row["service"], str(row["id"]), row["subject"], row["parked_at"], row["error"])
+        rows.print()
     if answer.get("unreachable"):
-        out.print(f"[yellow]not asked, since they do not answer:[/] {', '.join(answer['unreachable'])}")
+        out.print(f"[yellow]not asked, since they do not answer:[/] {marked(', '.join(answer['unreachable']))}")
     return None
 
 
@@ -168,4 +169,4 @@ def dead_show(service: Annotated[str, typer.Argument()], letter: Annotated[int, 
 def dead_retry(service: Annotated[str, typer.Argument()], letter: Annotated[int, typer.Argument(metavar="ID")]) -> None:
     with connect(admin=True) as client:
         client.call("POST", f"/v1/dead-letters/{service}/{letter}/retry")
-    out.print(f"dead letter {letter} of {service} was handled")
+    out.print(f"dead letter {letter} of {marked(service)} was handled")

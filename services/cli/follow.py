@@ -1,34 +1,38 @@
 """Following a job live: a line when a stage passes, its log lines while it runs, its end."""
 
-import sys
 import threading
+from collections.abc import Sequence
+from typing import Final
 
-from services.cli.output import err, out
+from services.cli.escapes import marked, printable
+from services.cli.output import err, out, write
 from services.cli.render import show_job, stage_line
 from shared.client.client import Tidegate
 from shared.client.errors import ClientError
 from shared.client.views import JobView
 from shared.lifecycle.states import StageName, StageStatus
 
-_DONE = (StageStatus.PASSED, StageStatus.FAILED)
+_OVER: Final = (StageStatus.PASSED, StageStatus.FAILED)
+_END: Final = (StageName.RUNNING_JOB, StageName.STOPPING_CLUSTER)
 
 
 def follow(client: Tidegate, job_id: str, *, logs: bool = True) -> JobView:
-    """Print what happens until the job has ended; the finished job."""
+    """Print what happens until the job has ended; the finished job. Its log lines come before the lines of its end."""
     printer = _LogPrinter(client, job_id) if logs else None
-    said: dict[StageName, str] = {}
+    stages = StageLines()
     for event in client.events(f"/v1/jobs/{job_id}/events"):
         if event.event in ("reset", "deleted"):
             continue
         job = client.job(job_id)
-        _print_stages(job, said)
+        _print(stages.new(job, but=_END if job.ended else (StageName.STOPPING_CLUSTER,)))
         if printer is not None and job.started_at is not None:
             printer.start()
+    job = client.job(job_id)
+    _print(stages.new(job, but=_END))
     if printer is not None:
         printer.start()
         printer.finish()
-    job = client.job(job_id)
-    _print_stages(job, said)
+    _print(stages.new(job))
     return job
 
 
@@ -38,22 +42,42 @@ def finish(job: JobView, *, shown: bool) -> int:
         if not shown:
             show_job(job)
         return 0
-    err.print(f"[bold red]{job.state}[/]: {job.message}" if job.message else job.state)
+    err.print(f"[bold red]{job.state}[/]: {marked(job.message)}" if job.message else job.state)
     for finding in job.findings[1:]:
-        err.print(f"  {finding.place}: {finding.message}")
+        err.print(f"  {marked(finding.place)}: {marked(finding.message)}")
     if job.hint:
-        err.print(f"what to do: {job.hint}")
+        err.print(f"what to do: {marked(job.hint)}")
     return 1
 
 
-def _print_stages(job: JobView, said: dict[StageName, str]) -> None:
-    """A stage is said once when it is over; a closed gate whenever its sentence changes."""
-    for stage in job.stages:
-        held = stage.status is StageStatus.ACTIVE and stage.name is StageName.QUEUED and job.gate is not None
-        word = stage.waiting_on or "" if held else stage.status.value
-        if (held or stage.status in _DONE) and said.get(stage.name) != word:
-            said[stage.name] = word
-            out.print(stage_line(stage))
+class StageLines:
+    """Which lines about stages are still to be said: a stage once when it is over in an attempt, a closed gate whenever
+    its sentence changes."""
+
+    def __init__(self) -> None:
+        self._over: set[tuple[int, StageName]] = set()
+        self._gate = ""
+
+    def new(self, job: JobView, but: Sequence[StageName] = ()) -> list[str]:
+        """The lines that `job` adds; the stages in `but` can wait."""
+        lines = []
+        for stage in job.stages:
+            key = (job.attempt, stage.name)
+            if stage.name in but or key in self._over:
+                continue
+            if stage.status in _OVER:
+                self._over.add(key)
+                lines.append(stage_line(stage))
+            elif stage.status is StageStatus.ACTIVE and stage.name is StageName.QUEUED and job.gate is not None:
+                said, self._gate = self._gate, stage.waiting_on or ""
+                if said != self._gate:
+                    lines.append(stage_line(stage))
+        return lines
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        out.print(line)
 
 
 class _LogPrinter:
@@ -87,16 +111,10 @@ class _LogPrinter:
             if rest:
                 _print_log_line(rest)
         except ClientError as error:
-            err.print(f"its {stream} cannot be shown: {error}", markup=False)
+            err.print(f"its {stream} cannot be shown: {marked(str(error))}")
 
 
 def _print_log_line(line: bytes) -> None:
-    text = line.decode("utf-8", "replace").rstrip("\r")
+    text = printable(line.decode("utf-8", "backslashreplace").rstrip("\r"), keep="\t")
     prefix = "\x1b[2m    │\x1b[0m " if out.is_terminal else "    | "
-    sys.stdout.write(f"{prefix}{_printable(text)}\n")
-    sys.stdout.flush()
-
-
-def _printable(text: str) -> str:
-    """Control characters (a hostile job could drive the terminal with them) are shown escaped; tabs stay."""
-    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
+    write(f"{prefix}{text}\n")

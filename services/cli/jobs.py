@@ -1,13 +1,15 @@
 """`tidegate ls | show | logs | events | stop | hold | release`."""
 
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from services.cli.output import ago, out, print_json, print_table, state_text, table
+from services.cli.escapes import json_text, marked, printable_chunks
+from services.cli.interrupted import says_that_it_goes_on
+from services.cli.listing import Listing
+from services.cli.output import STATE_STYLES, ago, out, print_json, state_text, write
 from services.cli.render import show_job
 from services.cli.session import connect
 from services.cli.stack import is_service, stack_logs
@@ -42,17 +44,17 @@ def ls(
     if not page.items:
         out.print("no jobs" + (f" in state {state}" if state else "") + ": `tidegate submit -- CMD` makes one")
         return None
-    rows = table("ID", "NAME", "STATE", "GPUS", "SUBMITTED", "WAITS ON")
+    rows = Listing("ID", "NAME", "STATE", "GPUS", "SUBMITTED", "WAITS ON / WHY", squeeze="NAME")
     for job in page.items:
         rows.add_row(
             job.id,
-            escape(job.name),
-            state_text(job.state),
+            job.name,
+            Text(job.state, STATE_STYLES.get(job.state, "")),
             str(job.spec.gpus),
             ago(job.submitted_at),
-            escape(_why(job)),
+            _why(job),
         )
-    print_table(rows)
+    rows.print()
     if page.next_cursor:
         out.print(f"[dim]older jobs are not shown: --limit {min(limit * 5, 200)}[/]")
     return None
@@ -81,10 +83,11 @@ def logs(
 ) -> None:
     if is_service(target):
         raise typer.Exit(stack_logs(target, follow=follow))
-    with connect() as client:
-        for chunk in client.logs(_checked(target), stream="stderr" if stderr else "stdout", follow=follow):
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
+    job = _checked(target)
+    with connect() as client, says_that_it_goes_on(job):
+        chunks = client.logs(job, stream="stderr" if stderr else "stdout", follow=follow)
+        for shown in printable_chunks(chunks) if out.is_terminal else chunks:
+            write(shown)
 
 
 def events(
@@ -103,23 +106,26 @@ def events(
             return
         if job is None and not follow:
             raise typer.BadParameter("give a job's id, or -f to follow everything as it comes")
-        path = "/v1/events" if job is None else f"/v1/jobs/{_checked(job)}/events"
-        for event in client.events(path):
-            _print_event(json.loads(event.data), as_json=as_json)
+        if job is None:
+            for event in client.events("/v1/events"):
+                _print_event(json.loads(event.data), as_json=as_json, with_id=True)
+            return
+        with says_that_it_goes_on(_checked(job)):
+            for event in client.events(f"/v1/jobs/{job}/events"):
+                _print_event(json.loads(event.data), as_json=as_json)
 
 
-def _print_event(event: dict[str, Any], *, as_json: bool) -> None:
+def _print_event(event: dict[str, Any], *, as_json: bool, with_id: bool = False) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(event, ensure_ascii=False) + "\n")
+        write(json_text(event) + "\n")
     else:
         job = event["job"]
         active = next((s.get("waiting_on") for s in job.get("stages", ()) if s.get("status") == "active"), None)
         said = job.get("message") or active or ""
         out.print(
-            f"{job['epoch']}-{job['seq']:<3} {escape(job['name']):<16} {escape(event['type']):<10} "
-            f"{state_text(job['state'])}  {escape(said)}"
+            f"{marked(job['id']) + '  ' if with_id else ''}{job['epoch']}-{job['seq']:<3} {marked(job['name']):<16} "
+            f"{marked(event['type']):<10} {state_text(job['state'])}  {marked(said)}".rstrip()
         )
-    sys.stdout.flush()
 
 
 def stop(
@@ -128,25 +134,24 @@ def stop(
     grace: Annotated[int | None, typer.Option(help="seconds between SIGTERM and SIGKILL", min=0)] = None,
     as_json: AsJson = False,
 ) -> None:
-    _command(job, "stop", {"force": force, "grace_seconds": grace}, as_json)
+    _command(job, "stop", {"force": force, "grace_seconds": grace}, as_json, "a stop was asked for")
 
 
 def hold(job: Job, reason: Annotated[str, typer.Option(help="why")] = "held by hand", as_json: AsJson = False) -> None:
-    _command(job, "hold", {"reason": reason}, as_json)
+    _command(job, "hold", {"reason": reason}, as_json, f"held: {reason}")
 
 
 def release(job: Job, as_json: AsJson = False) -> None:
-    _command(job, "release", {}, as_json)
+    _command(job, "release", {}, as_json, "released")
 
 
-def _command(job: str, action: str, body: dict[str, Any], as_json: bool) -> None:
+def _command(job: str, action: str, body: dict[str, Any], as_json: bool, done: str) -> None:
     with connect() as client:
         view = client.command(_checked(job), action, body)
         if as_json:
             print_json(client.call("GET", f"/v1/jobs/{view.id}"))
         else:
-            asked = f", {view.desired_state} asked for" if view.desired_state != "run" and not view.ended else ""
-            out.print(f"{view.id} {state_text(view.state)}{asked}")
+            out.print(f"{view.id} {state_text(view.state)}" + ("" if view.ended else f"; {marked(done)}"))
 
 
 def _checked(job: str) -> str:

@@ -1,16 +1,21 @@
-"""The `tidegate` command. Exit codes: 0 done, 1 the job did not succeed, 2 usage, 3 refused, 4 cannot reach it."""
+"""The `tidegate` command.
 
-import os
+Exit codes: 0 done, 1 it failed, or the job did not succeed, 2 usage, 3 refused, 4 cannot reach the server.
+"""
+
 import sys
-from typing import Final
+from importlib.metadata import version
+from typing import Annotated, Final
 
 import typer
 
 from services.cli import admin, jobs, outputs, stack, submit
-from services.cli.output import err
-from shared.client.errors import ClientError, NoServer, Refused, Unavailable
+from services.cli.escapes import marked
+from services.cli.output import err, out
+from shared.client.errors import ClientError, NoServer, Refused, Unavailable, Unusable
 
 EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 3
 EXIT_UNREACHABLE: Final = 4
 
@@ -22,6 +27,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        out.print(f"tidegate {version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[  # shown by its callback
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 submit.register(app)
 jobs.register(app)
 outputs.register(app)
@@ -34,15 +56,15 @@ def main() -> None:
     try:
         app()
     except ClientError as error:
-        err.print("[bold red]error:[/] ", end="")
-        err.print(str(error), markup=False)
+        _say(str(error))
         sys.exit(exit_code(error))
-    except KeyboardInterrupt:
-        err.print("interrupted; the job goes on, `tidegate ls` shows it")
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except OSError as error:
+        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        sys.exit(EXIT_FAILED)
+
+
+def _say(sentence: str) -> None:
+    err.print(f"[bold red]error:[/] {marked(sentence)}")
 
 
 def exit_code(error: ClientError) -> int:
@@ -52,6 +74,8 @@ def exit_code(error: ClientError) -> int:
             return EXIT_UNREACHABLE
         case Refused():
             return EXIT_REFUSED
+        case Unusable():
+            return EXIT_USAGE
         case _:
             return EXIT_FAILED
 

@@ -1,14 +1,31 @@
 """How the CLI prints: colours and width follow the terminal, plain text when piped, JSON when asked."""
 
-import json
+import os
+import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from rich.console import Console
-from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+from services.cli.escapes import json_text
+
+EXIT_NO_READER: Final = 141
+"""128 + SIGPIPE, as a shell shows it for a command whose reader went away."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        _no_reader(sys.stderr.fileno() if self.stderr else sys.stdout.fileno())
+
+
+def _no_reader(descriptor: int) -> NoReturn:
+    # What is still buffered goes nowhere, or the interpreter would complain about it at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    raise SystemExit(EXIT_NO_READER)
+
+
+out = _Console(highlight=False, soft_wrap=True, emoji=False)
+err = _Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 STATE_STYLES = {
     "QUEUED": "yellow",
@@ -24,7 +41,19 @@ STATE_STYLES = {
 
 def print_json(value: Any) -> None:
     """The API's own objects, one document."""
-    out.out(json.dumps(value, indent=2 if out.is_terminal else None, ensure_ascii=False), highlight=False)
+    write(json_text(value, indent=2 if out.is_terminal else None) + "\n")
+
+
+def write(data: str | bytes) -> None:
+    """Print text or bytes as they are, at once."""
+    try:
+        if isinstance(data, bytes):
+            sys.stdout.buffer.write(data)
+        else:
+            sys.stdout.write(data)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _no_reader(sys.stdout.fileno())
 
 
 def state_text(state: str) -> str:
@@ -59,19 +88,3 @@ def ago(at: datetime) -> str:
     return duration((datetime.now(UTC) - at).total_seconds()).removesuffix(" s").split(".")[0] + (
         " s ago" if (datetime.now(UTC) - at).total_seconds() < 60 else " ago"
     )
-
-
-def table(*columns: str) -> Table:
-    """A table without lines, so that it reads well on a terminal and in a file."""
-    made = Table(box=None, pad_edge=False, header_style="bold" if out.is_terminal else "")
-    for column in columns:
-        made.add_column(column, no_wrap=True, overflow="ignore")
-    return made
-
-
-def print_table(made: Table) -> None:
-    """Print a table; in a pipe no column is cut."""
-    if out.is_terminal:
-        out.print(made)
-    else:
-        Console(width=100_000, highlight=False, no_color=True).print(made, soft_wrap=True)

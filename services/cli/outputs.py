@@ -1,15 +1,21 @@
 """`tidegate outputs [ls] | get`: what came back from a job."""
 
+import os
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from services.cli.output import err, out, print_json, print_table, size, table
+from services.cli.escapes import printable
+from services.cli.listing import Listing
+from services.cli.output import err, out, print_json, size
 from services.cli.session import connect
+from shared.client.errors import ClientError, Unusable
 from shared.contracts.ids import is_id
+
+_NOT_IN_FOLDER_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def register(app: typer.Typer) -> None:
@@ -38,11 +44,11 @@ def listing(job: str, *, as_json: bool) -> None:
         if as_json:
             return print_json(client.call("GET", f"/v1/jobs/{job}/outputs"))
         manifest = client.outputs(job)
-    rows = table("PATH", "SIZE", "SHA256")
+    rows = Listing("PATH", "SIZE", "SHA256")
     for file in manifest.files:
         is_folder = file.kind == "directory"
-        rows.add_row(escape(file.path) + "/" * is_folder, "" if is_folder else size(file.size_bytes), file.sha256[:19])
-    print_table(rows)
+        rows.add_row(file.path + "/" * is_folder, "" if is_folder else size(file.size_bytes), file.sha256[:19])
+    rows.print()
     return None
 
 
@@ -53,8 +59,12 @@ def fetch(job: str, paths: list[str], to: Path | None, *, as_json: bool) -> None
         files = [file for file in manifest.files if not paths or any(_under(file.path, path) for path in paths)]
         missing = [path for path in paths if not any(_under(file.path, path) for file in manifest.files)]
         if missing:
-            raise typer.BadParameter(f"{', '.join(missing)}: not among its outputs; see `tidegate outputs {job}`")
-        root = to or Path(f"{client.job(job).name}-outputs")
+            raise typer.BadParameter(
+                f"{printable(', '.join(missing))}: not among its outputs; see `tidegate outputs {job}`"
+            )
+        root = to or Path(folder_name(client.job(job).name))
+        if os.path.lexists(root) and not root.is_dir():
+            raise Unusable(f"{str(root)!r} is not a folder: name another place for the files with --to")
         total = sum(file.size_bytes for file in files)
         bar = Progress(
             TextColumn("{task.description}"),
@@ -67,12 +77,23 @@ def fetch(job: str, paths: list[str], to: Path | None, *, as_json: bool) -> None
         )
         with bar:
             task = bar.add_task("downloading", total=total)
-            got = [client.download_output(job, file, root, lambda n: bar.advance(task, n)) for file in files]
+            try:
+                got = [client.download_output(job, file, root, lambda n: bar.advance(task, n)) for file in files]
+            except OSError as error:
+                where = error.filename or str(root)
+                raise ClientError(
+                    f"{where!r} cannot be written: {error.strerror}; name another place with --to"
+                ) from None
     if as_json:
         return print_json([str(path) for path in got])
     for path in got:
-        out.print(str(path), markup=False)
+        out.print(printable(str(path)), markup=False)
     return None
+
+
+def folder_name(job_name: str) -> str:
+    """`NAME-outputs`, one folder name whatever the job is called."""
+    return (_NOT_IN_FOLDER_NAMES.sub("-", job_name).lstrip(".-") or "job") + "-outputs"
 
 
 def _under(path: str, asked: str) -> bool:

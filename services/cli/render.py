@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from rich.markup import escape
-
+from services.cli.escapes import marked
 from services.cli.output import duration, out, size, state_text
 from shared.client.views import JobView
 from shared.lifecycle.record import Stage
@@ -27,32 +26,32 @@ def stage_line(stage: Stage) -> str:
         time = duration(((stage.ended_at or datetime.now(UTC)) - stage.started_at).total_seconds())
     line = f"  [{style}]{mark} {name:<17}[/] {time:>9}"
     if stage.status is StageStatus.ACTIVE and stage.waiting_on:
-        line += f"   waits on {escape(stage.waiting_on)}"
+        line += f"   waits on {marked(stage.waiting_on)}"
     return line.rstrip()
 
 
 def show_job(job: JobView) -> None:
     """Everything that a person asks of a job, on one screen."""
-    out.print(f"[bold]{escape(job.name)}[/]  {job.id}  {state_text(job.state)}")
+    out.print(f"[bold]{marked(job.name)}[/]  {job.id}  {state_text(job.state)}")
     if job.message:
-        out.print(f"  {escape(job.message)}")
+        out.print(f"  {marked(job.message)}")
     if job.hint:
-        out.print(f"  [dim]what to do:[/] {escape(job.hint)}")
+        out.print(f"  [dim]what to do:[/] {marked(job.hint)}")
     out.print()
     for stage in job.stages:
         out.print(stage_line(stage))
         if stage.status is StageStatus.FAILED:
             for finding in job.findings:
-                out.print(f"      {escape(finding.place)}: {escape(finding.message)}")
+                out.print(f"      {marked(finding.place)}: {marked(finding.message)}")
     if job.state is State.QUEUED and len(job.closed_gates) > 1:
         out.print()
         for gate in job.closed_gates[1:]:
-            out.print(f"  then {escape(gate.name)}: {escape(gate.reason)} (lifted by: {escape(gate.lifted_by)})")
+            out.print(f"  then {marked(gate.name)}: {marked(gate.reason)} (lifted by: {marked(gate.lifted_by)})")
     out.print()
     for label, value in _facts(job):
-        out.print(f"  [dim]{label:<11}[/] {escape(value)}")
+        out.print(f"  [dim]{label:<11}[/] {marked(value)}")
     for warning in job.warnings:
-        out.print(f"  [yellow]warning[/]     {escape(warning)}")
+        out.print(f"  [yellow]warning[/]     {marked(warning)}")
 
 
 def _facts(job: JobView) -> list[tuple[str, str]]:

@@ -7,11 +7,13 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from services.cli.escapes import marked
 from services.cli.follow import finish, follow
+from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import err, out, print_json
 from services.cli.session import connect
 from shared.client.client import Tidegate
-from shared.client.errors import ClientError
+from shared.client.errors import Unusable
 from shared.client.snapshot import SnapshotError, pack
 from shared.contracts.spec import JobSpec, SubmitRequest
 
@@ -69,17 +71,17 @@ def submit(
         )
         job = client.submit(request)
         if not as_json:
-            out.print(f"submitted [bold]{job.name}[/] as {job.id}")
+            out.print(f"submitted [bold]{marked(job.name)}[/] as {job.id}")
             for warning in job.warnings:
-                err.print(f"[yellow]warning:[/] {warning}")
-        if follow_it and not as_json:
-            raise typer.Exit(finish(follow(client, job.id), shown=True))
+                err.print(f"[yellow]warning:[/] {marked(warning)}")
         if wait or follow_it:
-            job = client.wait(job.id)
+            with says_that_it_goes_on(job.id):
+                shown = follow_it and not as_json
+                job = follow(client, job.id) if shown else client.wait(job.id)
             if as_json:
                 print_json(client.call("GET", f"/v1/jobs/{job.id}"))
                 raise typer.Exit(0 if job.state == "SUCCEEDED" else 1)
-            raise typer.Exit(finish(job, shown=False))
+            raise typer.Exit(finish(job, shown=shown))
         if as_json:
             print_json(client.call("GET", f"/v1/jobs/{job.id}"))
         else:
@@ -110,7 +112,7 @@ def _send_snapshot(client: Tidegate, directory: Path, inputs: tuple[str, ...], *
         raise typer.BadParameter(f"--dir {directory}: there is no such directory")
     root = directory.resolve()
     if root in (Path("/"), Path.home().resolve()):
-        raise ClientError(
+        raise Unusable(
             f"the working directory {root} would be sent as a whole: go into the job's own directory, "
             "name it with --dir, or send nothing with --no-snapshot"
         )
@@ -129,4 +131,4 @@ def _send_snapshot(client: Tidegate, directory: Path, inputs: tuple[str, ...], *
             client.upload_snapshot(packed.digest, packed.file, packed.size_bytes, lambda n: bar.advance(task, n))
             return packed.digest
     except SnapshotError as error:
-        raise ClientError(str(error)) from None
+        raise Unusable(str(error)) from None

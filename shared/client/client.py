@@ -93,7 +93,7 @@ class Tidegate:
                         last_id = event.id or last_id
                         yield event
                 return
-            except (httpx.TransportError, NoServer) as error:
+            except NoServer as error:
                 broken += 1
                 if broken > _RECONNECTS:
                     raise NoServer(f"the stream {path} broke {broken} times in a row: {error}") from None
@@ -135,9 +135,12 @@ class Tidegate:
         return Manifest.model_validate(self.call("GET", f"/v1/jobs/{job_id}/outputs"))
 
     def download_output(self, job_id: str, file: OutputFile, root: Path, progress: Progress) -> Path:
-        """Fetch one output below `root`: under a temporary name first, its sha256 checked, then renamed."""
+        """Fetch one output below `root`: under a temporary name first, its sha256 checked, then renamed.
+
+        Links in `root` that lead out of it are not followed. Raises OSError where a file cannot be written."""
         target = root / file.path
-        if file.path.startswith("/") or ".." in file.path.split("/"):
+        real = (target if file.kind == "directory" else target.parent).resolve()
+        if file.path.startswith("/") or ".." in file.path.split("/") or not real.is_relative_to(root.resolve()):
             raise ClientError(f"the output {file.path!r} would be written outside {root}: it was not fetched")
         if file.kind == "directory":
             target.mkdir(parents=True, exist_ok=True)
@@ -146,7 +149,8 @@ class Tidegate:
         part = target.with_name(f".{target.name[:200]}.part")
         path = f"/v1/jobs/{job_id}/outputs/{quote(file.path, safe='/')}"
         digest = hashlib.sha256()
-        with self._stream("GET", path, read_seconds=60) as response, part.open("wb") as out:
+        part.unlink(missing_ok=True)  # whatever lies there, a link too: it would be written through
+        with self._stream("GET", path, read_seconds=60) as response, part.open("xb") as out:
             for chunk in response.iter_raw():
                 digest.update(chunk)
                 out.write(chunk)
@@ -185,6 +189,8 @@ class Tidegate:
                 yield response
         except httpx.ConnectError as error:
             raise self._unreachable(error) from None
+        except httpx.TransportError as error:
+            raise NoServer(f"the connection to {self.endpoint.url} broke: {error}; give the command again") from None
 
     def _unreachable(self, error: httpx.TransportError) -> NoServer:
         return NoServer(

@@ -46,4 +46,6 @@ def find_endpoint(environ: Mapping[str, str] = os.environ) -> Endpoint:
     except PermissionError:
         raise NoServer(f"{path} may not be read by you: it belongs to whoever started that stack") from None
     except (ValueError, KeyError, TypeError):
-        raise NoServer(f"{path} cannot be understood: start the stack again with `tidegate up`") from None
+        raise NoServer(
+            f"{path} cannot be understood: start the stack again: `tidegate down`, then `tidegate up --detach`"
+        ) from None

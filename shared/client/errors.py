@@ -9,6 +9,10 @@ class NoServer(ClientError):
     """No server is known, or it does not answer."""
 
 
+class Unusable(ClientError):
+    """What was given cannot be used as it is; nothing was sent."""
+
+
 class Refused(ClientError):
     """The server understood and refused (RFC 9457 problem). `status` is the HTTP status, `title` the kind."""
 

@@ -4,6 +4,7 @@ Reproducible: entries sorted by the bytes of their names, no times, no owners, a
 zlib may compress otherwise: then the same tree is uploaded once more, nothing else.)
 """
 
+import errno
 import gzip
 import hashlib
 import os
@@ -64,7 +65,8 @@ def pack(directory: str | Path, extra: Iterable[str] = (), progress: Progress | 
 
     Paths in `extra` (declared inputs, relative to the directory) are packed even where they are ignored; one that does
     not exist is left to the check of the inputs. Raises SnapshotError, naming the file, for links that lead out, for
-    sockets, pipes and devices, and for files that change meanwhile. Memory stays flat whatever the tree's size.
+    sockets, pipes and devices, for what cannot be read, and for files that change meanwhile. Memory stays flat whatever
+    the tree's size.
     """
     root = os.path.abspath(os.fspath(directory))
     if not os.path.isdir(root):
@@ -80,6 +82,11 @@ def pack(directory: str | Path, extra: Iterable[str] = (), progress: Progress | 
         return Snapshot(
             cast(BinaryIO, spool), f"sha256:{sink.digest.hexdigest()}", sink.size, packing.files, packing.bytes
         )
+    except OSError as error:
+        spool.close()
+        if error.filename in (None, tempfile.gettempdir()):  # no file of the directory: there is no room to pack it
+            raise
+        raise _unreadable(os.path.relpath(error.filename, root), error) from error
     except BaseException:
         spool.close()
         raise
@@ -189,7 +196,7 @@ def _entries(root: str, folder: str, ignores: Ignores) -> Iterator[tuple[str, os
         with os.scandir(f"{root}/{folder}") as scan:
             entries = sorted(scan, key=lambda entry: os.fsencode(entry.name))
     except OSError as error:
-        raise SnapshotError(f"{shown(folder or root)} cannot be read: {error.strerror}") from error
+        raise _unreadable(folder or root, error) from error
     here = ignores.inside(folder)
     for entry in entries:
         path = f"{folder}/{entry.name}" if folder else entry.name
@@ -209,6 +216,14 @@ def _inside(path: str) -> str:
         return follow(path, lambda _: None)
     except LeadsOut:
         raise SnapshotError(f"{shown(path)} leads out of the submitted directory: give a path inside it") from None
+
+
+def _unreadable(path: str, error: OSError) -> SnapshotError:
+    if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):  # it was there when its folder was listed
+        return _changed(path)
+    return SnapshotError(
+        f"{shown(path)} cannot be read: {error.strerror}. Make it readable for you, or name it in .tidegateignore"
+    )
 
 
 def _changed(path: str) -> SnapshotError:

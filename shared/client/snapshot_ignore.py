@@ -77,7 +77,22 @@ def _read(folder: str, names: Sequence[str]) -> GitIgnoreSpec | None:
                 lines += file.read().splitlines()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
-    return GitIgnoreSpec.from_lines(lines) if lines else None
+    return _spec(lines) if lines else None
+
+
+def _spec(lines: Sequence[str]) -> GitIgnoreSpec:
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError:  # some line means nothing, such as a lone `!`: git passes over it
+        return GitIgnoreSpec.from_lines(line for line in lines if _means_something(line))
+
+
+def _means_something(line: str) -> bool:
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
 
 
 def _from_above(root: str) -> list[_Rules]:

@@ -2,11 +2,14 @@
 
 import json
 import os
+import pty
 import pwd
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,20 @@ class Stack:
             child.communicate()
             raise
         return Ended(child.returncode, out, err)
+
+    def on_a_terminal(self, *words: str) -> str:
+        """Run `tidegate WORDS` on a terminal of 80 columns; what it showed."""
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, 80))
+        environ = self._environ() | {"TERM": "dumb"}
+        child = subprocess.Popen([*self.command, *words], env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        shown = b""
+        with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # EIO: the command has ended
+            while data := screen.read(65536):
+                shown += data
+        child.wait(30)
+        return shown.decode()
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Run `tidegate WORDS` and leave it running; its output is the caller's to read."""

@@ -1,6 +1,7 @@
 """What a person sees of the command line: streams, pages, JSON, exit codes, and errors that help."""
 
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -29,6 +30,91 @@ def test_a_hostile_log_cannot_drive_the_terminal(stack: Stack) -> None:
     ended = stack.cli("submit", "--no-snapshot", "--follow", "--", "printf", "\\033]0;owned\\007\\n")
     assert "\x1b" not in ended.out
     assert "owned" in ended.out
+
+
+def test_a_log_is_byte_exact_in_a_pipe_and_escaped_on_a_terminal(stack: Stack) -> None:
+    job = stack.run("printf", "\\033[2Ja\\tb\\r\\n")["id"]
+    assert stack.cli("logs", job).out == "\x1b[2Ja\tb\n"  # \r\n, read as text
+    assert stack.on_a_terminal("logs", job).replace("\r\n", "\n") == "\\x1b[2Ja\tb\\r\n"
+
+
+def test_log_lines_of_a_short_job_come_before_its_end(stack: Stack) -> None:
+    lines = stack.cli("submit", "--no-snapshot", "--follow", "--", "echo", "short").out.splitlines()
+    said = [line.strip()[:10] for line in lines]
+    assert said.index("| short") < said.index("✓ stopping")
+    over = [line.strip()[:18] for line in lines if line.strip()[0] in "✓✗"]
+    assert len(over) == len(set(over)) == 5
+
+
+def test_ctrl_c_says_that_the_job_goes_on(stack: Stack) -> None:
+    child = stack.start("submit", "--no-snapshot", "--follow", "--", "sh", "-c", "echo started; sleep 30")
+    assert child.stdout is not None
+    job = child.stdout.readline().split()[-1]
+    assert any("| started" in line for line in child.stdout)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert f"tidegate logs -f {job}" in said
+    assert f"tidegate stop {job}" in said
+    stopped = stack.cli("stop", "--force", job)
+    assert stopped.out.startswith(f"{job} RUNNING; a stop was asked for"), stopped.err
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_the_job(stack: Stack) -> None:
+    child = stack.start("submit", "--no-snapshot", "--wait", "--", "sleep", "0.5")
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr is not None
+    assert child.stderr.read() == ""
+    assert child.wait(30) == 141
+
+
+def test_hold_and_release_say_what_happened(stack: Stack) -> None:
+    words = ("submit", "--no-snapshot", "--json", "--gpus", "8", "--", "sleep", "30")
+    running, job = stack.cli(*words).json["id"], stack.cli(*words).json["id"]
+    try:
+        assert stack.cli("hold", job, "--reason", "not now").out == f"{job} QUEUED; held: not now\n"
+        assert stack.cli("release", job).out == f"{job} QUEUED; released\n"
+        listed = stack.cli("ls").out.splitlines()
+        assert listed[0].endswith("WAITS ON / WHY")
+        assert not any(line.endswith(" ") for line in listed)
+    finally:
+        for one in (job, running):
+            stack.cli("stop", "--force", one)
+
+
+def test_events_of_all_jobs_name_the_job(stack: Stack) -> None:
+    child = stack.start("events", "--follow")
+    try:
+        job = stack.run("true")["id"]
+        assert child.stdout is not None
+        assert any(line.startswith(f"{job}  ") for line in child.stdout)
+    finally:
+        child.terminate()
+        child.communicate(timeout=30)
+
+
+def test_an_output_of_any_name_is_fetched(stack: Stack, tmp_path: Path) -> None:
+    names = ["a\nb", "a\n", "a\rb", "a b%0A?#", "sub/x\ny"]
+    script = "import os\nos.mkdir('sub')\n" + "".join(f"open({name!r}, 'w').write({name!r})\n" for name in names)
+    job = stack.run("python3", "-c", script, options=("--out", "**"))
+    assert job["state"] == "SUCCEEDED", job["message"]
+    got = stack.cli("outputs", "get", job["id"], "--to", str(tmp_path / "got"))
+    assert got.code == 0, got.err
+    assert [(tmp_path / "got" / name).read_bytes().decode() for name in names] == names
+    assert f"{tmp_path}/got/a\\nb\n" in got.out
+    assert "a\\nb" in stack.cli("outputs", job["id"]).out
+
+
+def test_outputs_that_cannot_be_written_say_so(stack: Stack, tmp_path: Path) -> None:
+    job = stack.run("sh", "-c", "echo x > x", options=("--out", "x"))["id"]
+    (tmp_path / "file").write_text("")
+    refused = stack.cli("outputs", "get", job, "--to", str(tmp_path / "file"))
+    assert (refused.code, "is not a folder" in refused.err) == (2, True), refused.err
+    refused = stack.cli("outputs", "get", job, "--to", str(tmp_path / "file" / "below"))
+    assert (refused.code, "cannot be written" in refused.err) == (1, True), refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_events_are_the_log_in_order_and_a_stream_ends_with_the_job(stack: Stack) -> None:

@@ -1,12 +1,15 @@
 """Packing a directory: what is in it, what stays out, what is refused by name, and that it is the same every time."""
 
+import errno
 import gzip
 import hashlib
 import os
+import re
 import socket
 import subprocess
 import tarfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -247,3 +250,27 @@ def test_whatever_the_tree_python_reads_the_same_tree_back(
     with pack(root) as packed, tarfile.open(fileobj=packed.file) as archive:
         found = {m.name: (archive.extractfile(m) or pytest.fail(m.name)).read() for m in archive if m.isreg()}
     assert found == written
+
+
+@pytest.mark.parametrize("line", ["!", "\\", "name\\"])
+def test_a_line_that_means_nothing_is_passed_over_as_git_does(tmp_path: Path, line: str) -> None:
+    a_tree(tmp_path, {".gitignore": f"*.log\n{line}\n*.tmp\n", "a.log": "", "b.tmp": "", "c": ""})
+    assert names(tmp_path) == [".gitignore", "c"]
+
+
+@pytest.mark.parametrize("name", ["secret", ".gitignore", "folder/.tidegateignore", "../.gitignore"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    folder = a_tree(tmp_path / "job", {name: "x"})
+    (tmp_path / ".git").mkdir()
+
+    def refused(path: str, *rest: int) -> int:
+        if path == os.path.normpath(f"{folder}/{name}"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, *rest)
+
+    # Root may read everything, so the kernel's answer is given in its place.
+    opened = os.open
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr("builtins.open", partial(open, opener=refused))
+    with pytest.raises(SnapshotError, match=re.escape(f"'{name}' cannot be read: Permission denied")):
+        pack(folder)
