@@ -8,14 +8,18 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.embedded.home import Home
+from infra.embedded.options import Options
 from infra.embedded.processes import Account, Identity
 from infra.embedded.reach import can_reach
+from infra.embedded.stack import USUAL_HTTP_PORT
+from infra.embedded.stack import Stack as EmbeddedStack
 from infra.embedded.state import State
 from shared.contracts.subjects import SERVICES
 from tests.e2e.stacks import AS_ROOT, TERMINAL, Stack, eventually, unprivileged_user
@@ -56,6 +60,18 @@ def gate() -> Iterator[Path]:
         yield Path(folder) / "gate"
 
 
+@contextmanager
+def occupied(port: int) -> Iterator[None]:
+    """The port is in use while the block runs, be it by this test or by whoever has it already."""
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError:
+        yield
+        return
+    with listener:
+        yield
+
+
 def state_of(stack: Stack, job: dict[str, Any]) -> str:
     return str(stack.cli("show", job["id"], "--json").json["state"])
 
@@ -66,6 +82,12 @@ def identities(stack: Stack) -> dict[str, Identity]:
     return {entry.name: entry.identity for entry in state.processes if entry.identity} | {
         "supervisor": state.supervisor
     }
+
+
+def secret_words(stack: Stack) -> set[str]:
+    words = {path.read_text().strip() for path in (stack.home / "secrets").glob("*.password")}
+    assert len(words) > 2 * len(SERVICES)
+    return words | {stack.endpoint["token"], stack.endpoint["admin_token"]}
 
 
 def test_every_part_is_a_process_of_its_own(stack: Stack) -> None:
@@ -84,11 +106,26 @@ def test_the_endpoint_is_for_its_owner_only(stack: Stack) -> None:
 
 
 def test_no_process_shows_a_secret_in_its_environment_or_command(stack: Stack) -> None:
-    words = {path.read_text().strip() for path in (stack.home / "secrets").glob("*.password")}
-    words |= {stack.endpoint["token"], stack.endpoint["admin_token"]}
+    words = secret_words(stack)
     for name, identity in identities(stack).items():
         shown = Path(f"/proc/{identity.pid}/environ").read_text() + Path(f"/proc/{identity.pid}/cmdline").read_text()
         assert not [word for word in words if word in shown], f"{name} shows a secret"
+
+
+def test_services_and_errands_are_given_their_secrets_as_files(stack: Stack) -> None:
+    planned = EmbeddedStack.lay_out(Options(stack.home), {})
+    given = {
+        process.name: "\n".join((*process.command, *process.environment.values()))
+        for stage in planned.stages()
+        for process in (*stage.errands, *stage.processes)
+    }
+    assert {"prepare", "topology", *SERVICES} <= set(given)
+    assert {name for name, shown in given.items() if any(word in shown for word in secret_words(stack))} == set()
+    for service in SERVICES:
+        environ = Path(f"/proc/{identities(stack)[service].pid}/environ").read_text().split("\0")
+        names = {variable.partition("=")[0] for variable in environ}
+        assert {"TIDEGATE_DATABASE_URL_FILE", "TIDEGATE_NATS_PASSWORD_FILE"} <= names
+        assert not names & {"TIDEGATE_DATABASE_URL", "TIDEGATE_NATS_PASSWORD", "TIDEGATE_BOOTSTRAP_TOKENS"}
 
 
 def test_only_the_loopback_address_is_listened_on(stack: Stack) -> None:
@@ -122,6 +159,25 @@ def test_two_stacks_side_by_side_do_not_collide(stack: Stack, tmp_path: Path) ->
     assert {row["state"] for row in stack.processes().values()} == {"running"}
 
 
+def test_up_says_when_the_usual_port_is_in_use(tmp_path: Path) -> None:
+    other = Stack(tmp_path)
+    with occupied(USUAL_HTTP_PORT):
+        ended = other.cli("up", "--detach")
+    try:
+        assert ended.code == 0
+        port = other.endpoint["url"].rpartition(":")[2]
+        assert f"port {USUAL_HTTP_PORT} is in use by another program or stack, so the API has {port}" in ended.out
+    finally:
+        other.down()
+    # The next start takes the same port again, which is nothing to speak of.
+    again = other.cli("up", "--detach")
+    try:
+        assert other.endpoint["url"].endswith(f":{port}")
+        assert "in use" not in again.out
+    finally:
+        other.down()
+
+
 def test_a_port_that_is_in_use_is_refused_by_name(stack: Stack, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
@@ -129,6 +185,15 @@ def test_a_port_that_is_in_use_is_refused_by_name(stack: Stack, tmp_path: Path) 
     assert ended.code == 3
     assert port in ended.err
     assert "--http-port" in ended.err
+
+
+def test_a_second_up_with_other_options_says_that_they_are_not_applied(stack: Stack) -> None:
+    ended = stack.cli("up", "--detach", "--virtual-gpus", "5")
+    assert ended.code == 3
+    assert "already running" in ended.err
+    assert "--virtual-gpus 5 (it has 4)" in ended.err
+    assert "tidegate down" in ended.err
+    assert stack.cli("up", "--detach", "--virtual-gpus", "4").code == 0
 
 
 def test_a_second_up_on_the_same_home_says_that_it_is_running(stack: Stack) -> None:
@@ -190,10 +255,24 @@ def test_kill_jobs_ends_what_runs(stack: Stack) -> None:
     eventually(lambda: state_of(stack, job) == "RUNNING", "the job to run")
     ended = stack.cli("down", "--kill-jobs")
     assert ended.code == 0
-    assert "goes on running" not in ended.out
+    assert ended.out.endswith("ended 1 running job\n")
     stack.up()
     eventually(lambda: state_of(stack, job) in TERMINAL, "the job's end to be seen")
     assert stack.cli("show", job["id"], "--json").json["exit"]["signal"] == signal.SIGTERM
+
+
+def test_kill_jobs_on_a_stopped_stack_ends_the_jobs_that_it_left(stack: Stack) -> None:
+    job = stack.cli("submit", "--json", "--no-snapshot", "--", "sleep", "1000").json
+    eventually(lambda: state_of(stack, job) == "RUNNING", "the job to run")
+    assert "stopped the stack" in stack.cli("down").out
+    again = stack.cli("down").out
+    assert "no stack is running" in again
+    assert "1 job goes on running" in again
+    ended = stack.cli("down", "--kill-jobs")
+    assert "stopped" not in ended.out
+    assert "ended 1 running job" in ended.out
+    assert stack.cli("down", "--kill-jobs").out == f"no stack is running in {stack.home}\n"
+    stack.up("--virtual-gpus", "4")
 
 
 def test_ctrl_c_stops_a_stack_that_runs_in_front(tmp_path: Path) -> None:
