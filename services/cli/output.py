@@ -83,8 +83,10 @@ def size(count: int) -> str:
     return f"{value:.1f} TB"
 
 
-def ago(at: datetime) -> str:
-    """How long ago an instant was, in one word."""
-    return duration((datetime.now(UTC) - at).total_seconds()).removesuffix(" s").split(".")[0] + (
-        " s ago" if (datetime.now(UTC) - at).total_seconds() < 60 else " ago"
-    )
+def ago(at: datetime, now: datetime | None = None) -> str:
+    """How long ago an instant was: `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`."""
+    seconds = max(int(((now or datetime.now(UTC)) - at).total_seconds()), 0)
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"

@@ -84,6 +84,15 @@ def test_hold_and_release_say_what_happened(stack: Stack) -> None:
             stack.cli("stop", "--force", one)
 
 
+def test_ls_on_a_terminal_of_80_columns_shows_ids_and_states_whole(stack: Stack) -> None:
+    job = stack.run("sh", "-c", "exit 3", options=("--name", "a-name-that-is-longer-than-its-column"))["id"]
+    lines = stack.on_a_terminal("ls").splitlines()
+    shown = next(line for line in lines if line.startswith(job))
+    assert " FAILED " in shown
+    assert shown.rstrip().endswith("…")
+    assert max(len(line) for line in lines) <= 80
+
+
 def test_events_of_all_jobs_name_the_job(stack: Stack) -> None:
     child = stack.start("events", "--follow")
     try:

@@ -15,7 +15,7 @@ _WHY = "waits for 8 GPUs: 3 of 8 are free, and four jobs of this tenant are befo
 
 def a_listing() -> Listing:
     rows = Listing("ID", "NAME", "STATE", "GPUS", "SUBMITTED", "WAITS ON / WHY", squeeze="NAME")
-    rows.add_row(_ID, "train-the-whole-model-日本語", "SUCCEEDED", "8", "12:03:04 ago", "")
+    rows.add_row(_ID, "train-the-whole-model-日本語", "SUCCEEDED", "8", "59 min ago", "")
     rows.add_row(_ID, "a", "QUEUED", "8", "3 s ago", _WHY)
     return rows
 
