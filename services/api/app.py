@@ -20,7 +20,7 @@ from services.api.access import Access
 from services.api.announce import Announcer
 from services.api.asking import Asking
 from services.api.context import Api
-from services.api.door import Door, caller_of, database_away
+from services.api.door import Door, caller_of, database_away, queries_are_known
 from services.api.facts import Facts
 from services.api.feed import Feed
 from services.api.outbox import EventLog
@@ -48,8 +48,9 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
 )
 
 
-REFUSES: Final = [Depends(caller_of), Security(HTTPBearer(auto_error=False))]
-"""On every route: whoever was not let in is refused. The second one only puts the scheme into the OpenAPI document."""
+REFUSES: Final = [Depends(caller_of), Depends(queries_are_known), Security(HTTPBearer(auto_error=False))]
+"""On every route: whoever was not let in is refused, and so is a query parameter that would be ignored. The last one
+only puts the scheme into the OpenAPI document."""
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     code: {
         "description": "A problem (RFC 9457)",
@@ -127,7 +128,9 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def not_valid(request: Request, error: RequestValidationError) -> Response:
-        return invalid(error.errors()).response(request.url.path)
+        body = getattr(request.scope.get("route"), "body_field", None)
+        given_as = None if body is None else body.field_info.annotation
+        return invalid(error.errors(), given_as).response(request.url.path)
 
     @app.exception_handler(Unavailable)
     async def away(request: Request, error: Unavailable) -> Response:

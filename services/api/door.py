@@ -5,11 +5,14 @@ Nothing is public, not even the OpenAPI document: what a route forgets to check 
 
 from typing import Any, Final
 
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.api.access import Access, Caller
 from services.api.problems import Problem
+from services.api.sentences import unknown
+from shared.contracts.snapshot import shown
 from shared.runtime.errors import DatabaseUnavailable
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -94,6 +97,17 @@ async def admin_of(request: Request) -> Caller:
     if not caller.is_admin:
         raise Problem("forbidden", f"{caller.user}'s token has the role user, and this needs the role admin")
     return caller
+
+
+async def queries_are_known(request: Request) -> None:
+    """Refuse a query parameter that the route does not have: a typo is not dropped silently."""
+    route = request.scope.get("route")
+    if not request.query_params or not isinstance(route, APIRoute):
+        return
+    known = [parameter.alias for parameter in route.dependant.query_params]
+    for given in request.query_params:
+        if given not in known:
+            raise Problem("invalid", f"query: {unknown('parameter', shown(given), known)}")
 
 
 def database_away() -> Problem:

@@ -75,7 +75,9 @@ def of_status(error: HTTPException, method: str, path: str) -> Problem:
     """The framework's own refusals in our words."""
     kind = _BY_STATUS.get(error.status_code, "malformed")
     detail = str(error.detail)
-    if error.status_code == 404:
+    if error.status_code == 400:
+        detail = "the body cannot be read as JSON: send one JSON object in UTF-8, of no great depth"
+    elif error.status_code == 404:
         detail = f"there is nothing at {path}: GET /v1/openapi.json lists what there is"
     elif error.status_code == 405:
         detail = f"{method} is not possible at {path}: GET /v1/openapi.json lists what is"

@@ -120,7 +120,7 @@ async def test_describes_every_route_and_how_to_come_in(api: RunningApi, rin: ht
 
 
 def _described(api: RunningApi) -> list[tuple[str, str]]:
-    routes = [(method, path.replace("{path:path}", "{path}")) for method, path in _routes(api)]
+    routes = [(method, path.replace("{path:output}", "{path}")) for method, path in _routes(api)]
     return [route for route in routes if route != ("GET", "/v1/openapi.json")]
 
 

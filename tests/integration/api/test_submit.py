@@ -21,13 +21,16 @@ def _fits(*why_not: str | None) -> Callable[[bytes], bytes]:
 WRONG: list[tuple[Any, str]] = [
     ({"spec": {"comand": ["true"]}}, "spec.command is missing: it has to be given"),
     ({"spec": {"command": ["true"], "gpu": 1}}, "spec.gpu is not a field that is known here: did you mean gpus?"),
-    ({"spec": {"command": []}}, "spec.command: a list with 0 entries was given; "),
+    ({"spec": {"command": []}}, "spec.command: a list with 0 entries was given; it is a list of at least 1 entry"),
     (
         {"spec": {"command": ["true"], "gpus": -1}},
-        "spec.gpus: -1 was given; it should be greater than or equal to 0",
+        "spec.gpus: -1 was given; it is 0 or more",
     ),
-    ({"spec": {"command": ["true"], "gpus": True}}, "spec.gpus: True was given; it should be a valid integer"),
-    ({"spec": {"command": ["true"], "gpus": "many"}}, "spec.gpus: 'many' was given; it should be a valid integer"),
+    ({"spec": {"command": ["true"], "gpus": True}}, "spec.gpus: true was given; it is a whole number, without quotes"),
+    (
+        {"spec": {"command": ["true"], "gpus": "many"}},
+        "spec.gpus: 'many' was given; it is a whole number, without quotes",
+    ),
     ({"spec": {"command": ["true"], "outputs": ["../x"]}}, "spec.outputs: '../x' leads out of the job's directory"),
     (
         {"spec": {"command": ["true"], "env": {"1A": "secret-value"}}},
@@ -42,7 +45,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"spec": {"command": ["true"], "outputs": [""]}}, "spec.outputs: an empty path was given; "),
     ({"spec": {"command": ["x" * 50_000]}}, "spec has 50"),
     ({"spec": {"command": ["true"], "snapshot": "sha256:" + "0" * 64}}, "is not stored for tenant acme: send it"),
-    ([], "body: a list with 0 entries was given; "),
+    ([], "body: a list with 0 entries was given; it is a JSON object"),
 ]
 """A request, and what the answer says about it."""
 
@@ -94,6 +97,8 @@ async def test_refuses_bodies_that_cannot_be_read(rin: httpx.AsyncClient) -> Non
 
     chunked = await rin.post("/v1/jobs", content=chunks(), headers=headers)
     assert chunked.status_code == 413
+    latin = await rin.post("/v1/jobs", content=b'{"name": "caf\xe9"}', headers=headers)
+    assert (latin.status_code, "in UTF-8" in latin.json()["detail"]) == (400, True), latin.text
     empty = await rin.post("/v1/jobs")
     assert (empty.status_code, "body is missing" in empty.json()["detail"]) == (422, True)
 
@@ -115,6 +120,26 @@ async def test_refuses_what_it_would_only_ignore(rin: httpx.AsyncClient, field: 
     many = await rin.post("/v1/jobs/batch", json={"jobs": [TRUE, wish]})
     assert (many.status_code, many.json()["detail"]) == (422, f"jobs[1].{said}")
     assert (await rin.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_names_the_fields_of_the_body_that_was_sent(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    job = (await api.submit(rin))["id"]
+    stopped = await rin.post(f"/v1/jobs/{job}/stop", json={"forse": True})
+    assert stopped.json()["detail"] == "forse is not a field that is known here: did you mean force?"
+    released = await rin.post(f"/v1/jobs/{job}/release", json={"reason": "x"})
+    assert released.json()["detail"] == "reason is not a field that is known here: take it out"
+
+
+async def test_refuses_a_query_parameter_that_it_would_only_ignore(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    job = (await api.submit(rin))["id"]
+    for path, said in (
+        ("/v1/jobs?stat=RUNNING", "query: 'stat' is not a parameter that is known here: did you mean state?"),
+        ("/v1/jobs?zzz", "query: 'zzz' is not a parameter that is known here: known are cursor, limit, name, state"),
+        (f"/v1/jobs/{job}?attempt=1", "query: 'attempt' is not a parameter that is known here: take it out"),
+        ("/v1/usage?grup_by=user", "query: 'grup_by' is not a parameter that is known here: did you mean group_by?"),
+    ):
+        refused = await rin.get(path)
+        assert (refused.status_code, refused.json()["detail"]) == (422, said)
 
 
 async def test_names_the_job_of_a_batch_that_is_wrong_and_makes_none(rin: httpx.AsyncClient) -> None:
