@@ -1,9 +1,25 @@
-"""What a spec may say and nothing in this version carries out: better refused than ignored. Pure."""
+"""What a spec may say and would be ignored: what nothing in this version carries out is refused, and variables that
+the backend sets itself are warned of. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from shared.contracts.snapshot import shown
 from shared.contracts.spec import JobSpec
+
+SET_BY_THE_BACKEND: Final = frozenset(
+    {
+        "HOME",
+        "CUDA_VISIBLE_DEVICES",
+        "TIDEGATE_JOB_ID",
+        "TIDEGATE_RUN_ID",
+        "TIDEGATE_ATTEMPT",
+        "TIDEGATE_TENANT",
+        "TIDEGATE_OUTPUT_DIR",
+        "TIDEGATE_SUBMISSION",
+    }
+)
+"""Variables of a command that have the backend's value, whatever was given."""
 
 
 def not_carried_out(spec: JobSpec) -> str | None:
@@ -24,3 +40,11 @@ def _ignored(spec: JobSpec) -> Iterator[tuple[str, str]]:
         if texts:
             more = f" and {len(texts) - 1} more" if len(texts) > 1 else ""
             yield field, shown(texts[0]) + more
+
+
+def overridden(spec: JobSpec) -> tuple[str, ...]:
+    """The warning about variables whose given values the command will not see."""
+    names = sorted(SET_BY_THE_BACKEND.intersection(spec.env))
+    if not names:
+        return ()
+    return (f"spec.env: {', '.join(names)} was given, and the command does not see that: the backend sets it itself",)

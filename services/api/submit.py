@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError
 from services.api.access import Caller
 from services.api.asking import Asking
 from services.api.domain import Change
-from services.api.offered import not_carried_out
+from services.api.offered import not_carried_out, overridden
 from services.api.problems import Problem
 from services.api.reads import Reads
 from services.api.sentences import place
@@ -157,7 +157,7 @@ class Submitting:
                 project=request.project,
                 priority=request.priority,
                 retries=self._retries,
-                warnings=warnings,
+                warnings=(*warnings, *overridden(request.spec)),
             )
             new.append(New(record, spec))
         return new

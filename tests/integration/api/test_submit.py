@@ -158,6 +158,18 @@ async def test_warns_where_nobody_could_say_whether_a_job_fits(api: RunningApi, 
     assert "the gatekeeper did not answer" in warning
 
 
+async def test_warns_of_variables_that_the_command_will_not_see(
+    api: RunningApi, rin: httpx.AsyncClient, answering: Answering
+) -> None:
+    await answering("gatekeeper", "fits", _fits(None))
+    view = await api.submit(rin, env={"HOME": "/mine", "TIDEGATE_JOB_ID": "x", "TIDEGATE_OF_MINE": "seen", "A": "1"})
+    assert view["warnings"] == [
+        "spec.env: HOME, TIDEGATE_JOB_ID was given, and the command does not see that: the backend sets it itself"
+    ]
+    assert (await rin.get(f"/v1/jobs/{view['id']}")).json()["warnings"] == view["warnings"]
+    assert (await api.submit(rin, env={"A": "1"}))["warnings"] == []
+
+
 async def test_refuses_a_job_that_can_never_pass(rin: httpx.AsyncClient, answering: Answering) -> None:
     await answering("gatekeeper", "fits", _fits(None, "needs 99 GPUs; the largest pool has 8"))
     jobs = [TRUE, TRUE, {"spec": {"command": ["true"], "gpus": 99}}]
