@@ -146,21 +146,26 @@ class Tidegate:
             target.mkdir(parents=True, exist_ok=True)
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name[:200]}.part")
+        part = target.with_name(f".{file.sha256.removeprefix('sha256:')[:32]}.part")
+        part.unlink(missing_ok=True)  # whatever lies there, a link too: it would be written through
+        try:
+            self._download(job_id, file, part, progress)
+            part.chmod(file.mode & 0o777)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        return target
+
+    def _download(self, job_id: str, file: OutputFile, part: Path, progress: Progress) -> None:
         path = f"/v1/jobs/{job_id}/outputs/{quote(file.path, safe='/')}"
         digest = hashlib.sha256()
-        part.unlink(missing_ok=True)  # whatever lies there, a link too: it would be written through
         with self._stream("GET", path, read_seconds=60) as response, part.open("xb") as out:
             for chunk in response.iter_raw():
                 digest.update(chunk)
                 out.write(chunk)
                 progress(len(chunk))
         if digest.hexdigest() != file.sha256.removeprefix("sha256:"):
-            part.unlink()
             raise ClientError(f"{file.path!r} arrived with other content than its manifest says: fetch it again")
-        part.chmod(file.mode & 0o777)
-        part.replace(target)
-        return target
 
     # -- plumbing
 

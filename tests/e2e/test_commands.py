@@ -105,13 +105,14 @@ def test_events_of_all_jobs_name_the_job(stack: Stack) -> None:
 
 
 def test_an_output_of_any_name_is_fetched(stack: Stack, tmp_path: Path) -> None:
-    names = ["a\nb", "a\n", "a\rb", "a b%0A?#", "sub/x\ny"]
+    names = ["a\nb", "a\n", "a\rb", "a b%0A?#", "sub/x\ny", "日" * 85]
     script = "import os\nos.mkdir('sub')\n" + "".join(f"open({name!r}, 'w').write({name!r})\n" for name in names)
     job = stack.run("python3", "-c", script, options=("--out", "**"))
     assert job["state"] == "SUCCEEDED", job["message"]
     got = stack.cli("outputs", "get", job["id"], "--to", str(tmp_path / "got"))
     assert got.code == 0, got.err
     assert [(tmp_path / "got" / name).read_bytes().decode() for name in names] == names
+    assert not list((tmp_path / "got").glob(".*"))
     assert f"{tmp_path}/got/a\\nb\n" in got.out
     assert "a\\nb" in stack.cli("outputs", job["id"]).out
 
