@@ -57,8 +57,15 @@ def shown(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return repr(name.encode("utf-8", "surrogateescape"))[1:]
+        return _escaped(name)
     return repr(name)
+
+
+def _escaped(name: str) -> str:
+    try:
+        return repr(name.encode("utf-8", "surrogateescape"))[1:]
+    except UnicodeEncodeError:  # half of a pair, which no file's name decodes to
+        return ascii(name)
 
 
 def why_bad_name(path: str) -> str | None:

@@ -14,6 +14,7 @@ from shared.lifecycle.record import Resources
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_NOT_UTF8: Final = "is not UTF-8 text, which a spec cannot carry: put such bytes into a file"
 MAX_ARGUMENTS: Final = 4096
 MAX_SPEC_BYTES: Final = 48 * 1024
 
@@ -40,16 +41,12 @@ class JobSpec(BaseModel):
     expect: tuple[str, ...] = ()
     snapshot: str | None = None
 
-    @field_validator("command", "env", "secrets", "inputs", "outputs", "expect")
+    @field_validator("command", "secrets", "inputs", "outputs", "expect")
     @classmethod
-    def _texts_are_utf8(cls, value: tuple[str, ...] | dict[str, str]) -> tuple[str, ...] | dict[str, str]:
-        for text in (*value, *value.values()) if isinstance(value, dict) else value:
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise ValueError(
-                    f"{text!a} is not UTF-8 text, which a spec cannot carry: put such bytes into a file"
-                ) from None
+    def _texts_are_utf8(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            if not _is_utf8(text):
+                raise ValueError(f"{shown(text)} {_NOT_UTF8}")
         return value
 
     @field_validator("command")
@@ -69,6 +66,8 @@ class JobSpec(BaseModel):
                 raise ValueError(
                     f"{name!r} is not a valid environment name: use letters, digits and _, not first a digit"
                 )
+            if not _is_utf8(text):
+                raise ValueError(f"the value of {name} {_NOT_UTF8}")
             if "\0" in text:
                 raise ValueError(f"the value of {name} holds a NUL byte, which no environment can hold")
         return value
@@ -112,6 +111,14 @@ class JobSpec(BaseModel):
     def without_env_values(self) -> Self:
         """The spec as it may be shown in logs: names of variables, not their values."""
         return self.model_copy(update={"env": dict.fromkeys(self.env, "…")})
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class SubmitRequest(BaseModel):
