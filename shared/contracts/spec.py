@@ -15,6 +15,7 @@ _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _PROJECT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _NOT_UTF8: Final = "is not UTF-8 text, which a spec cannot carry: put such bytes into a file"
+MAX_TIME_LIMIT_SECONDS: Final = 10 * 365 * 86_400
 MAX_ARGUMENTS: Final = 4096
 MAX_SPEC_BYTES: Final = 48 * 1024
 
@@ -35,7 +36,7 @@ class JobSpec(BaseModel):
     region: str | None = None
     gpus: StrictInt = Field(default=0, ge=0, le=100_000)
     nodes: StrictInt = Field(default=1, ge=1, le=10_000)
-    time_limit_seconds: StrictInt | None = Field(default=None, ge=1)
+    time_limit_seconds: StrictInt | None = Field(default=None, ge=1, le=MAX_TIME_LIMIT_SECONDS)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "GPUs with a decimal point": ({"gpus": 2.0}, "valid integer"),
     "nodes as a text": ({"nodes": "1"}, "valid integer"),
     "a time limit as a text": ({"time_limit_seconds": "60"}, "valid integer"),
+    "a time limit beyond what can be counted": ({"time_limit_seconds": 10**30}, "less than or equal to"),
     "an absolute input": ({"inputs": ["/etc/passwd"]}, "leads out of the job's directory: give a path relative to it"),
     "an output that climbs out": ({"outputs": ["a/../../b"]}, "leads out of the job's directory"),
     "an empty output": ({"outputs": [""]}, "an empty path was given; give one relative to the job's directory"),

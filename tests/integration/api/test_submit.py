@@ -1,6 +1,7 @@
 """What is refused at submit, in sentences that help; what is only warned of; the same request sent twice."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,10 +9,12 @@ import httpx
 import orjson
 import pytest
 
+from shared.contracts.spec import JobSpec
 from tests.integration.api.conftest import RunningApi
 
 Answering = Callable[..., Awaitable[None]]
 TRUE = {"spec": {"command": ["true"]}}
+_FIELDS = tuple(JobSpec.model_fields)
 
 
 def _fits(*why_not: str | None) -> Callable[[bytes], bytes]:
@@ -120,6 +123,34 @@ async def test_refuses_what_it_would_only_ignore(rin: httpx.AsyncClient, field: 
     many = await rin.post("/v1/jobs/batch", json={"jobs": [TRUE, wish]})
     assert (many.status_code, many.json()["detail"]) == (422, f"jobs[1].{said}")
     assert (await rin.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_no_wrong_value_is_answered_in_the_validators_words(
+    api: RunningApi, rin: httpx.AsyncClient, ada: httpx.AsyncClient
+) -> None:
+    job = (await api.submit(rin))["id"]
+    wrong: tuple[Any, ...] = (None, True, -1, 1.5, 10**30, "", "\0", "\ud800", "x" * 600, [], [1], [[]], {}, {"a": 1})
+    bodies = [
+        *(("POST", "/v1/jobs", {"spec": {"command": ["true"], field: value}}) for field in _FIELDS for value in wrong),
+        *(("POST", "/v1/jobs", {**TRUE, field: value}) for field in ("name", "project", "priority") for value in wrong),
+        *(("POST", "/v1/jobs", {"spec": value}) for value in wrong),
+        *(("POST", "/v1/jobs/batch", {"jobs": value}) for value in wrong),
+        *(("POST", f"/v1/jobs/{job}/stop", {"grace_seconds": value}) for value in wrong[1:]),
+        *(("POST", f"/v1/jobs/{job}/hold", {"reason": value}) for value in wrong),
+        *(("PUT", "/v1/quotas/acme", {"gpus": value}) for value in wrong[1:]),
+        *(("POST", "/v1/tokens", {"tenant": "acme", "user": value, "role": value}) for value in wrong),
+        *(("GET", f"/v1/jobs?limit={value}", None) for value in ("x", "1.5", "", "-1", "999")),
+        *(("GET", f"/v1/jobs/{job}/logs?follow={value}&stream={value}", None) for value in ("x", "", "-1")),
+        *(("GET", f"/v1/dead-letters/api/{value}", None) for value in ("x", "0", "9" * 40)),
+    ]
+    for method, path, body in bodies:
+        headers = {"Content-Type": "application/json"}
+        answer = await ada.request(method, path, content=None if body is None else json.dumps(body), headers=headers)
+        if answer.status_code < 400:
+            continue
+        assert answer.status_code in (404, 409, 422, 502, 503), (path, body, answer.text)
+        for words in ("nput should", "nable to parse", "should", "tuple", "dictionary", "codec", "pydantic"):
+            assert words not in answer.text, (path, body, answer.text)
 
 
 async def test_names_the_fields_of_the_body_that_was_sent(api: RunningApi, rin: httpx.AsyncClient) -> None:
