@@ -97,7 +97,9 @@ STAGES: Final[dict[StageName, StageRow]] = {
     StageName.STARTING_CLUSTER: StageRow(
         (State.SUBMITTED, State.PENDING), "staging in, the launcher, then the backend", "the backend shows it running"
     ),
-    StageName.RUNNING_JOB: StageRow((State.RUNNING,), "the command", "its exit is observed"),
+    StageName.RUNNING_JOB: StageRow(
+        (State.RUNNING,), "the command", "it exits 0 by itself; stopped by us, it is skipped"
+    ),
     StageName.STOPPING_CLUSTER: StageRow(
         (State.RUNNING,), "copy-back, then release", "outputs are verified and the cluster is released"
     ),
