@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,11 @@ class Home:
     def make(self) -> None:
         """Make the folders. Root's home may be passed through by others: the database's account, the tenants' jobs."""
         self.root.mkdir(parents=True, exist_ok=True)
+        mode = self.root.stat().st_mode
+        if mode & stat.S_ISVTX and mode & stat.S_IWOTH:
+            raise HomeRefusedError(
+                f"everybody may write to {self.root}: name a folder of its own below it with --home."
+            )
         passage = 0o711 if os.geteuid() == 0 else 0o700
         for folder in (self.root, self.run, self.local):
             folder.mkdir(exist_ok=True)

@@ -59,9 +59,6 @@ def test_a_comma_keeps_the_socket_out_of_the_home() -> None:
     [
         pytest.param("/proc/foo", "No such file", id="where no folder can be made"),
         pytest.param("/etc/passwd", "Not a directory", id="a file"),
-        pytest.param("/tmp/a\nb", "line break", id="a line break"),
-        pytest.param("/tmp/a\x1bb", "control character", id="a control character"),
-        pytest.param("/tmp/a\udce9b", "cannot be a stack's home", id="bytes that are no text"),
     ],
 )
 def test_up_refuses_a_home_that_cannot_be_one_in_a_sentence(root: str, why: str) -> None:
@@ -69,6 +66,29 @@ def test_up_refuses_a_home_that_cannot_be_one_in_a_sentence(root: str, why: str)
         commands.up(Options(home=Path(root), detach=True))
     assert "--home" in str(refusal.value)
     assert not Path(root).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        pytest.param("/srv/a\nb", "line break", id="a line break"),
+        pytest.param("/srv/a\x1bb", "control character", id="a control character"),
+        pytest.param("/srv/a\udce9b", "cannot be a stack's home", id="bytes that are no text"),
+    ],
+)
+def test_a_path_that_configuration_files_cannot_name_is_no_home(path: str, why: str) -> None:
+    with pytest.raises(HomeRefusedError, match=why):
+        Home.at(Path(path))
+
+
+def test_a_folder_shared_by_everybody_is_no_home_and_stays_as_it_is(tmp_path: Path) -> None:
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(HomeRefusedError, match="everybody may write"):
+        Home(shared).make()
+    assert shared.stat().st_mode & 0o7777 == 0o1777
+    assert list(shared.iterdir()) == []
 
 
 @pytest.fixture
