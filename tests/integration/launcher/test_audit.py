@@ -8,17 +8,20 @@ from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.world import Launcher, World, kinds
 
-LATER = FixedClock(SystemClock().now() + timedelta(minutes=11))
+
+def later() -> FixedClock:
+    """Eleven minutes from now: what is open now is open since long then."""
+    return FixedClock(SystemClock().now() + timedelta(minutes=11))
 
 
-def audit(launcher: Launcher, *known: Job, clock: FixedClock = LATER) -> Audit:
+def audit(launcher: Launcher, *known: Job, clock: FixedClock | None = None) -> Audit:
     """The audit of a launcher whose api knows these jobs."""
 
     async def ask(question: NewestAsked) -> NewestAnswer:
         asked = [job for job in known if job.id in question.jobs]
         return NewestAnswer(events=tuple(job.events[-1].decode() for job in asked))
 
-    return Audit(launcher.store, launcher.events, ask, clock)
+    return Audit(launcher.store, launcher.events, ask, clock or later())
 
 
 async def test_an_end_whose_event_was_lost_is_found(world: World) -> None:
