@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def main() -> int:
     print(f"  picture      {OUTPUTS / 'report' / 'confusion-matrix.png'}")
     print(f"  gpu_seconds  {job['gpu_seconds']}")
     print("\nwhat to try next:")
-    print(f"  export PATH={TIDEGATE.parent}:$PATH")
+    print(f"  export PATH={shlex.quote(str(TIDEGATE.parent))}:$PATH")
     for line in (
         f"tidegate show {job['id']}      # the five stages, with times",
         f"tidegate events {job['id']}    # every event of it",
