@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
-from services.launcher.handlers import JobEvents, newest_by_job
+from services.launcher.handlers import JobEvents
 from services.launcher.store import Store
-from shared.contracts.events import decode_event
+from shared.contracts.events import decode_event, newest_by_job
 from shared.contracts.queries import NewestAnswer, NewestAsked
 from shared.runtime.clock import Clock
 

@@ -1,12 +1,12 @@
 """One function per message: what job events make of the launcher's rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from services.launcher.domain import Decision, Launch, State, decide
 from services.launcher.settings import LauncherSettings
 from services.launcher.store import Store
-from shared.contracts.events import decode_event
+from shared.contracts.events import decode_event, newest_by_job
 from shared.lifecycle.record import JobRecord
 from shared.runtime.clock import Clock
 from shared.runtime.messages import Delivery
@@ -72,13 +72,3 @@ class JobEvents:
             now=self._clock.now(),
         )
         return decision if answer else replace(decision, answered=())
-
-
-def newest_by_job(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
-    """Of several records of one job the newest: what came before it is in it."""
-    newest: dict[str, JobRecord] = {}
-    for record in records:
-        known = newest.get(record.id)
-        if known is None or (known.epoch, known.seq) < (record.epoch, record.seq):
-            newest[record.id] = record
-    return newest

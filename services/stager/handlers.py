@@ -12,7 +12,7 @@ from services.stager.domain import OPEN, Stage, concerns, decide
 from services.stager.facts import Heading, Result, again, outgoing
 from services.stager.machine import Machine
 from services.stager.store import Row, Store, Write, fact_numbers
-from shared.contracts.events import decode_event
+from shared.contracts.events import decode_event, newest_by_job
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.duties import Duty, duties
 from shared.lifecycle.record import JobRecord
@@ -62,7 +62,7 @@ class JobEvents:
 
     async def on_records(self, told: Sequence[JobRecord]) -> None:
         """The same for records, however they came."""
-        records = newest_by_job(told)
+        records = {job: record for job, record in newest_by_job(told).items() if concerns(record)}
         if not records:
             return
         plain = await self._stage_plain(records)
@@ -153,16 +153,6 @@ class _Batch:
     def _put(self, rows: Mapping[int, Row], write: Write) -> None:
         (self.updates if write.attempt in rows else self.inserts).append(write)
         self.messages += [outgoing(fact) for fact in write.facts]
-
-
-def newest_by_job(records: Sequence[JobRecord]) -> dict[str, JobRecord]:
-    """Of the records that concern the stager the newest of each job: what came before it is in it."""
-    newest: dict[str, JobRecord] = {}
-    for record in records:
-        known = newest.get(record.id)
-        if known is None or (known.epoch, known.seq) < (record.epoch, record.seq):
-            newest[record.id] = record
-    return {job: record for job, record in newest.items() if concerns(record)}
 
 
 def is_plain(spec: JobSpec, attempt: int) -> bool:

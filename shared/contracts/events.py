@@ -3,7 +3,7 @@
 Source of the headers' names: the CloudEvents NATS protocol binding 1.0 (`ce-` and the attribute's name).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -176,3 +176,13 @@ def _shortened(data: Any, longest: int, most: int) -> Any:
         else:
             short[name] = _shortened(value, longest, most)
     return short
+
+
+def newest_by_job(records: Iterable[JobRecord]) -> dict[str, JobRecord]:
+    """Of several records of one job the newest: what came before it is in it."""
+    newest: dict[str, JobRecord] = {}
+    for record in records:
+        known = newest.get(record.id)
+        if known is None or (known.epoch, known.seq) < (record.epoch, record.seq):
+            newest[record.id] = record
+    return newest
