@@ -96,8 +96,9 @@ async def test_a_stop_while_staged_is_on_its_way_never_says_that_nothing_was_sta
         job = await world.submit("true", outputs=("x",))
         await world.told_of(job, "staged")
         await world.move(job, stop())
-        await world.publish(job, "desired")
-        await world.told_of(job, "staged", 2)
+        while len(world.facts(job, "staged")) < 2:  # in one batch with the event that it repeats, a question is none
+            await world.publish(job, "desired")
+            await asyncio.sleep(0.05)
         assert world.facts(job, "staging_sealed") == []
         world.applies = True
         await world.move(job, *world.facts(job, "input_valid")[:1], *world.facts(job, "staged")[:1])
