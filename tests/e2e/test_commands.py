@@ -3,10 +3,11 @@
 import json
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
-from tests.e2e.stacks import TIDEGATE, Stack
+from tests.e2e.stacks import TIDEGATE, Stack, eventually
 
 
 def test_follow_prints_stages_and_log_lines_in_plain_text_when_piped(stack: Stack, project: Path) -> None:
@@ -96,12 +97,21 @@ def test_ls_on_a_terminal_of_80_columns_shows_ids_and_states_whole(stack: Stack)
 def test_events_of_all_jobs_name_the_job(stack: Stack) -> None:
     child = stack.start("events", "--follow")
     try:
-        job = stack.run("true")["id"]
         assert child.stdout is not None
-        assert any(line.startswith(f"{job}  ") for line in child.stdout)
+        output = child.stdout
+        seen: list[str] = []
+        ran: list[str] = []
+        threading.Thread(target=lambda: seen.extend(iter(output.readline, "")), daemon=True).start()
+
+        def a_job_is_named() -> bool:
+            """It follows from the moment in which it has connected, so the first jobs may have ended before."""
+            ran.append(stack.run("true")["id"])
+            return any(line.startswith(tuple(f"{job}  " for job in ran)) for line in list(seen))
+
+        eventually(a_job_is_named, "an event of one of the jobs")
     finally:
         child.terminate()
-        child.communicate(timeout=30)
+        child.wait(30)
 
 
 def test_an_output_of_any_name_is_fetched(stack: Stack, tmp_path: Path) -> None:
