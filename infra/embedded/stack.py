@@ -25,7 +25,7 @@ DEFAULT_TENANT = "default"
 
 _CODE = Path(__file__).resolve().parents[2]
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "PATH", "HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_KEPT_PREFIXES = ("OTEL_", "TIDEGATE_LOG_")
+_KEPT_PREFIXES = ("OTEL_", "TIDEGATE_LOG_", "TIDEGATE_FAILPOINTS")
 
 
 @dataclass(frozen=True)

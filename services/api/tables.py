@@ -121,6 +121,7 @@ class Event(Base, table=True):
     body: bytes = _bytes()
     inputs: Any = _json()
     sent_at: datetime | None = _time(null=True)
+    stream_seq: int | None = Field(sa_column=Column(BigInteger))
 
 
 class Idempotency(Base, table=True):

@@ -1,6 +1,5 @@
 """What the launcher is told at its start."""
 
-import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +17,6 @@ class LauncherSettings(ServiceSettings):
     """The root directory of the local backend; its host listens there."""
     deployment: Word = "tidegate"
     """Stands in the names of submissions, so that two deployments on one cluster do not take each other's jobs."""
-    replica: str = Field(default_factory=socket.gethostname, min_length=1)
-    """Who holds a lease. A replica that starts takes over at once what one of the same name left."""
     stop_grace_seconds: float = Field(default=10, ge=0, le=86_400)
     """Between SIGTERM and SIGKILL, where the person who stops a job says nothing about it."""
     launch_lease_seconds: float = Field(default=15, ge=1, le=3600)

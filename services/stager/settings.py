@@ -1,6 +1,5 @@
 """What the stager is told at its start."""
 
-import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +17,6 @@ class StagerSettings(ServiceSettings):
     """Where snapshots are and outputs go: `file:///…`, `s3://…`, `gs://…`, `az://…`."""
     local_root: Path
     """The root directory of the local backend."""
-    replica: str = Field(default_factory=socket.gethostname, min_length=1)
-    """Who holds a lease. A replica that starts takes over at once what one of the same name left."""
     job_path: str | None = None
     """PATH of a job that sets none, to look programs up on; by default what the local backend gives its jobs."""
     staging_lease_seconds: float = Field(default=15, ge=1, le=3600)

@@ -11,6 +11,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from opentelemetry import metrics
 
+from shared.runtime import failpoints
 from shared.runtime.broker import Broker
 from shared.runtime.database import Database
 from shared.runtime.errors import DatabaseUnavailable, Unavailable
@@ -184,8 +185,10 @@ class ConsumeLoop:
                 assert_never(never)
 
     async def _acknowledge(self, batch: Sequence[_Held]) -> None:
+        failpoints.reach("ack.before")
         for held in batch:
             await _tell(held.message.ack())
+        failpoints.reach("ack.after")
         self._running.difference_update(batch)
         _handled.add(len(batch), self._labels)
 

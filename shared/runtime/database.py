@@ -13,6 +13,7 @@ from typing import Any, Final
 import asyncpg
 import orjson
 
+from shared.runtime import failpoints
 from shared.runtime.errors import DatabaseUnavailable, LoginRefused
 from shared.runtime.outbox import INSERT, Outgoing, insert_arguments
 
@@ -153,6 +154,8 @@ class Database:
             tx = Tx(conn)
             async with conn.transaction():
                 yield tx
+                failpoints.reach("commit.before")
+        failpoints.reach("commit.after")
         if tx.wakes_relay:
             self._on_enqueued()
 

@@ -80,6 +80,46 @@ def create_dead_letters(op: Executes) -> None:
     """)
 
 
+def create_leases(op: Executes) -> None:
+    """The table `leases`: what one replica does for all, until `until`; the epoch rises with every new holder."""
+    op.execute("""
+        CREATE TABLE leases (
+            name text PRIMARY KEY,
+            owner text NOT NULL,
+            epoch bigint NOT NULL,
+            until timestamptz NOT NULL
+        )
+    """)
+
+
+def create_relayed(op: Executes, log: str = "outbox") -> None:
+    """The table `relayed`, the newest message that the broker acknowledged per stream and subject, and the number in
+    its stream of every row of `log` that was sent: what a broker's store that has lost messages is told by."""
+    op.execute("""
+        CREATE TABLE relayed (
+            stream text NOT NULL,
+            subject text NOT NULL,
+            last_seq bigint NOT NULL,
+            PRIMARY KEY (stream, subject)
+        )
+    """)
+    op.execute(f"ALTER TABLE {log} ADD COLUMN stream_seq bigint")
+
+
+def create_standing(op: Executes) -> None:
+    """The table `standing`, one row: the epoch, and whether the database was restored and is not yet in step again."""
+    op.execute("""
+        CREATE TABLE standing (
+            one boolean PRIMARY KEY DEFAULT true CONSTRAINT standing_one CHECK (one),
+            epoch integer NOT NULL DEFAULT 1,
+            restoring boolean NOT NULL DEFAULT false,
+            backup_at timestamptz,
+            restored_at timestamptz
+        )
+    """)
+    op.execute("INSERT INTO standing DEFAULT VALUES")
+
+
 async def migrate(service: str, owner_dsn: str, *, versions: Path | None = None) -> None:
     """Bring the service's schema to its newest revision; nothing happens where it is there already."""
     folder = versions or _versions(service)

@@ -9,6 +9,7 @@ from typing import Final
 import asyncpg
 from opentelemetry import metrics
 
+from shared.runtime import failpoints
 from shared.runtime.broker import Broker
 from shared.runtime.database import Database, connection_errors
 from shared.runtime.errors import BrokerUnavailable, PublishRefused
@@ -104,7 +105,9 @@ class Relay:
         rows = [row for row in rows if row.message.key not in held]
         moved = 0
         for stream, part in _by_stream(rows):
+            failpoints.reach("publish.before")
             sent = await self._send(stream, part)
+            failpoints.reach("publish.after")
             if sent:
                 await self._source.mark_sent(sent)
                 _published.add(len(sent), {"stream": stream})

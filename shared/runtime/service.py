@@ -13,7 +13,7 @@ import uvloop
 from opentelemetry import metrics
 
 from shared.contracts.subjects import rpc_subject
-from shared.runtime import logs, telemetry
+from shared.runtime import failpoints, logs, telemetry
 from shared.runtime.broker import Broker, Stored
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.consume import ConsumeLoop, Handler
@@ -53,6 +53,7 @@ class Service:
     ) -> None:
         logs.configure(name, settings.log_level, settings.log_format, settings.secrets())
         telemetry.configure(name)
+        failpoints.use(name)
         self.name = name
         self.settings = settings
         self.clock: Clock = clock or SystemClock()

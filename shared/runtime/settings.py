@@ -4,6 +4,7 @@ Every field `x` is the variable `TIDEGATE_X`, or `TIDEGATE_X_FILE` naming a file
 """
 
 import os
+import socket
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,6 +75,9 @@ class ServiceSettings(DatabaseSettings, BrokerSettings):
 
     health_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Where /healthz, /readyz and /metrics answer on 127.0.0.1; 0 picks a free port, which the log names."""
+    replica: str = Field(default_factory=socket.gethostname, min_length=1)
+    """The name of this replica among those of its service: who holds a lease. One that starts takes over at once what
+    an earlier one of the same name left, so two that run at a time never share one."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["text", "json"] = "text"
 
