@@ -23,11 +23,13 @@ class Resources(Frozen):
 
 
 class PipelineRef(Frozen):
-    """The job's place in its pipeline; `upstream_done` opens the `upstream` gate."""
+    """The job's place in its pipeline: step `step` is the `index`-th, and `after` is the job of the one before it (none
+    of the first). `upstream_done` opens the `upstream` gate."""
 
     id: str
     step: str
     index: int
+    after: str | None = None
     upstream_done: bool = False
 
 
