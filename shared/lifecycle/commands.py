@@ -4,6 +4,7 @@ from datetime import datetime
 
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
+from shared.lifecycle.derive import derive
 from shared.lifecycle.duties import holdings
 from shared.lifecycle.finish import next_attempt, settle
 from shared.lifecycle.outcome import StepResult, applied, ignored, refused
@@ -128,10 +129,13 @@ def release(record: JobRecord, item: i.Release, now: datetime) -> StepResult:
 
 
 def open_upstream(record: JobRecord, item: i.UpstreamDone, now: datetime) -> StepResult:
-    """Open the `upstream` gate."""
+    """Open the `upstream` gate; what was said of it is so no more."""
     if record.pipeline is None or record.pipeline.upstream_done:
         return ignored(record, "no step before it is waited for")
-    return applied(record.model_copy(update={"pipeline": record.pipeline.model_copy(update={"upstream_done": True})}))
+    update: dict[str, object] = {"pipeline": record.pipeline.model_copy(update={"upstream_done": True})}
+    if record.state is not State.QUEUED or record.gate is None or record.gate.name != "upstream":
+        return applied(record.model_copy(update=update))
+    return applied(derive(record.model_copy(update=update | {"gate": None, "closed_gates": ()})))
 
 
 def open_recopy(record: JobRecord, item: i.Recopy, now: datetime) -> StepResult:
