@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from infra.embedded import replicas
 from infra.embedded.home import Home, HomeRefusedError
 from infra.embedded.logs import follow as follow_log
 from infra.embedded.logs import last_lines
@@ -172,6 +173,11 @@ def _already_running(home: Home, options: Options) -> int:
         differing.append(f"--http-port {options.http_port} (it has {state.ports.get('http', 'not said yet')})")
     if state is not None and options.allow_tenants and not state.many_tenants:
         differing.append("--allow-tenants (it has one tenant)")
+    differing += [
+        f"--replicas {service}={wanted} (it has {running})"
+        for service, wanted in options.replicas.items()
+        if state is not None and wanted != (running := replicas.count(service, state.replicas))
+    ]
     if differing:
         print(
             f"not applied: {', '.join(differing)}. To have it so: `tidegate down`, then this `tidegate up` again",

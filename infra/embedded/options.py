@@ -1,7 +1,7 @@
 """What `tidegate up` may be told."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +17,8 @@ class Options:
     """None hands out the machine's real GPUs, or 8 virtual ones where it has none."""
     slots: int | None = None
     """Jobs that run at once on this machine; None leaves it to the runner host."""
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many processes each service has; one where it is not named."""
     detach: bool = False
     allow_tenants: bool = False
     """More than one tenant also without root, where their jobs run under one uid and can read each other's files."""

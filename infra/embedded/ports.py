@@ -52,6 +52,21 @@ class Ports:
             f"no free port between {_FIRST} and {_LAST} for {name}: end some of the programs that listen there."
         )
 
+    def bound(self, name: str) -> socket.socket:
+        """A socket on the port of that name, for those who serve it to listen on in turn, or several at once.
+
+        While this process has it open, the port stays open between one that ends and the next.
+        """
+        door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as in `_free`
+        port = self._chosen[name]
+        try:
+            door.bind((LOOPBACK, port))
+        except OSError as error:
+            door.close()
+            raise PortTakenError(f"port {port} was taken by another program just now: start again.") from error
+        return door
+
     def held(self) -> dict[str, int]:
         """All of them, by name."""
         return dict(self._chosen)

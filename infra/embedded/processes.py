@@ -40,6 +40,8 @@ class Process:
     """None runs it as whoever starts it."""
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 15
+    descriptors: tuple[int, ...] = ()
+    """Open files of the starter that it gets, under the same numbers."""
     outlives: bool = False
     """True for what goes on when the stack's supervisor ends."""
 
@@ -168,6 +170,7 @@ def popen_arguments(process: Process) -> dict[str, Any]:
         "stdin": subprocess.DEVNULL,
         "start_new_session": True,
         "preexec_fn": tied_to_parent(process),
+        "pass_fds": process.descriptors,
     }
     if process.account:
         arguments |= {"user": process.account.uid, "group": process.account.gid, "extra_groups": []}

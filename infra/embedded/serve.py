@@ -52,9 +52,16 @@ def _serve(home: Home, options: Options) -> int:
         supervisor = Supervisor(
             home,
             stack.stages(),
-            state=replace(starting, ports=dict(stack.ports), many_tenants=stack.many_tenants, remark=stack.remark),
+            state=replace(
+                starting,
+                ports=dict(stack.ports),
+                many_tenants=stack.many_tenants,
+                replicas=dict(options.replicas),
+                remark=stack.remark,
+            ),
             running={RUNNER: host} if host else {},
             on_ready=lambda: _announce(stack),
+            on_stop=stack.door.close,
         )
         try:
             asyncio.run(supervisor.run())

@@ -3,11 +3,13 @@
 import getpass
 import json
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from infra.embedded import replicas
 from infra.embedded.binaries import find_nats, find_postgres
 from infra.embedded.home import Home, write_json, write_private
 from infra.embedded.nats import Nats
@@ -22,6 +24,8 @@ from shared.contracts.subjects import SERVICES
 USUAL_HTTP_PORT = 8420
 DEFAULT_TENANT = "default"
 
+_FEWEST_CONNECTIONS = 200
+_CONNECTIONS_OF_A_SERVICE = 12  # its pool, its leases, and one to spare
 
 _CODE = Path(__file__).resolve().parents[2]
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "PATH", "HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -46,6 +50,8 @@ class Stack:
     nats: Nats
     claims: Ports
     """Kept for as long as the stack: a port is claimed only while its claim is."""
+    door: socket.socket
+    """What every replica of `api` listens on; it stays open while one of them is started again."""
     tokens: Tokens
 
     @classmethod
@@ -59,10 +65,11 @@ class Stack:
             ports.some("http", wish=USUAL_HTTP_PORT)
         nats = Nats(find_nats(), home.nats, ports.some("nats"))
         for service in SERVICES:
-            ports.some(service)
+            for replica in replicas.names(service, options.replicas):
+                ports.some(replica)
         postgres = Postgres.at(find_postgres(), home.postgres, home.secret(f"{SUPERUSER}.postgres.password"))
         tokens = Tokens(home.secret("user.token", "tgu_"), home.secret("admin.token", "tga_"))
-        return cls(home, options, postgres, nats, ports, tokens)
+        return cls(home, options, postgres, nats, ports, ports.bound("http"), tokens)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -88,10 +95,15 @@ class Stack:
 
     def stages(self) -> tuple[Stage, ...]:
         """PostgreSQL and the runner host; databases, then NATS; streams, then the services."""
+        services = tuple(
+            self._service(name, replica) for name in SERVICES for replica in replicas.names(name, self.options.replicas)
+        )
+        connections = str(max(_FEWEST_CONNECTIONS, _CONNECTIONS_OF_A_SERVICE * (len(services) + 2)))
+        postgres = self.postgres.process(self.home.log("postgres"), max_connections=connections)
         return (
-            Stage((self.postgres.process(self.home.log("postgres")), self._runner())),
+            Stage((postgres, self._runner())),
             Stage((self.nats.process(self.home.log("nats")),), (self._prepare(),)),
-            Stage(tuple(self._service(name) for name in SERVICES), (self._topology(),), must_be_ready=False),
+            Stage(services, (self._topology(),), must_be_ready=False),
         )
 
     def write_endpoint(self) -> None:
@@ -143,9 +155,15 @@ class Stack:
         runner = self._python(RUNNER, "shared.backends.local.host", "--root", str(self.home.local), *given, *hidden)
         return replace(runner, outlives=True)
 
-    def _service(self, name: str) -> Process:
-        service = self._python(name, f"services.{name}", settings=self._settings(name) | self._own_settings(name))
-        return replace(service, ready=f"http://{LOOPBACK}:{self.ports[name]}/readyz", stop_seconds=20)
+    def _service(self, name: str, replica: str) -> Process:
+        settings = self._settings(name, replica) | self._own_settings(name)
+        service = self._python(replica, f"services.{name}", settings=settings)
+        return replace(
+            service,
+            ready=f"http://{LOOPBACK}:{self.ports[replica]}/readyz",
+            stop_seconds=20,
+            descriptors=(self.door.fileno(),) if name == "api" else (),
+        )
 
     def _python(self, name: str, module: str, *arguments: str, settings: Mapping[str, str] | None = None) -> Process:
         return Process(
@@ -156,7 +174,7 @@ class Stack:
             log=self.home.log(name),
         )
 
-    def _settings(self, service: str) -> dict[str, str]:
+    def _settings(self, service: str, replica: str) -> dict[str, str]:
         """What every service is told; secrets by file, so that no process shows them in its environment."""
         secrets = self.home.secrets
         url = self.postgres.url(service, self.home.secret(f"{service}.postgres.password"))
@@ -167,7 +185,8 @@ class Stack:
             "TIDEGATE_NATS_URL": self.nats.url,
             "TIDEGATE_NATS_USER": service,
             "TIDEGATE_NATS_PASSWORD_FILE": str(secrets / f"{service}.nats.password"),
-            "TIDEGATE_HEALTH_PORT": str(self.ports[service]),
+            "TIDEGATE_HEALTH_PORT": str(self.ports[replica]),
+            "TIDEGATE_REPLICA": replica,
         }
 
     def _own_settings(self, service: str) -> dict[str, str]:
@@ -176,8 +195,7 @@ class Stack:
         match service:
             case "api":
                 return blobs | {
-                    "TIDEGATE_HTTP_HOST": LOOPBACK,
-                    "TIDEGATE_HTTP_PORT": str(self.ports["http"]),
+                    "TIDEGATE_HTTP_FD": str(self.door.fileno()),
                     "TIDEGATE_BOOTSTRAP_TOKENS_FILE": str(self._bootstrap_tokens),
                     "TIDEGATE_SINGLE_TENANT": str(not self.many_tenants).lower(),
                 }

@@ -64,6 +64,8 @@ class State:
     """Whether everything is there that the stack cannot stand without: from then on it goes on trying."""
     many_tenants: bool = False
     """Whether it lets more than one tenant in."""
+    replicas: dict[str, int] = field(default_factory=dict)
+    """How many processes each service has, where it is not one."""
     remark: str | None = None
     """What a person should know of how it started."""
 

@@ -49,6 +49,7 @@ class Supervisor:
         state: State | None = None,
         running: Mapping[str, Identity] | None = None,
         on_ready: Callable[[], None] = lambda: None,
+        on_stop: Callable[[], None] = lambda: None,
         backoff: Backoff | None = None,
     ) -> None:
         """`state` is what is known before the start; `running` what outlived the last supervisor, watched as it is."""
@@ -56,6 +57,7 @@ class Supervisor:
         self._stages = stages
         self._running = running or {}
         self._on_ready = on_ready
+        self._on_stop = on_stop
         self._backoff = backoff or Backoff()
         self._kept: list[list[tuple[Keeper, asyncio.Task[None]]]] = []
         self._stop = asyncio.Event()
@@ -79,6 +81,7 @@ class Supervisor:
         finally:
             rotation.cancel()
             self._state = replace(self._state, ready=False)
+            self._on_stop()
             await self._end()
             self._write()
 

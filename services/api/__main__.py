@@ -1,5 +1,6 @@
 """`python -m services.api`."""
 
+import asyncio
 import signal
 import socket
 import sys
@@ -14,11 +15,14 @@ from services.api.settings import ApiSettings
 from shared.runtime.errors import SettingsError
 
 _FINISH_SECONDS = 10
+_FIRST_REQUEST_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
 _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """Ends the open streams once it is told to stop: uvicorn waits for its connections before the lifespan ends."""
+    """Ends well once it is told to: open streams end, for uvicorn waits for its connections before the lifespan ends,
+    and whoever got a connection gets an answer."""
 
     def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
         super().__init__(config)
@@ -29,9 +33,27 @@ class Server(uvicorn.Server):
         self._feed.close()
         super().handle_exit(sig, frame)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn closes at once what it took and has not read from, though the request is on its way: wait for it."""
+        for server in self.servers:
+            server.close()
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _FIRST_REQUEST_SECONDS
+        await asyncio.sleep(_LOOK_SECONDS)  # what was taken in this very turn of the loop is no connection yet
+        while clock() < deadline and any(map(has_not_asked, self.server_state.connections)):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(_LOOK_SECONDS)
+        await super().shutdown(sockets)
+
+
+def has_not_asked(connection: object) -> bool:
+    """Whether no request came on it yet."""
+    return getattr(connection, "cycle", connection) is None
+
 
 def listen(settings: ApiSettings) -> socket.socket:
     """The bound socket, before anything says ready: whoever else has the port must never be taken for this api."""
+    if settings.http_fd is not None:
+        return handed_down(settings.http_fd)
     family = socket.AF_INET6 if ":" in settings.http_host else socket.AF_INET
     try:
         return socket.create_server((settings.http_host, settings.http_port), family=family, backlog=_BACKLOG)
@@ -39,6 +61,17 @@ def listen(settings: ApiSettings) -> socket.socket:
         raise SettingsError(
             f"TIDEGATE_HTTP_HOST and TIDEGATE_HTTP_PORT: {settings.http_host}:{settings.http_port} cannot be had "
             f"({error.strerror}); choose an address of this machine and a port that is free"
+        ) from error
+
+
+def handed_down(number: int) -> socket.socket:
+    """The socket that the process was started with."""
+    try:
+        return socket.socket(fileno=number)
+    except OSError as error:
+        raise SettingsError(
+            f"TIDEGATE_HTTP_FD: descriptor {number} is no socket of this process ({error.strerror}); hand down a bound "
+            "one, or set TIDEGATE_HTTP_HOST and TIDEGATE_HTTP_PORT instead"
         ) from error
 
 

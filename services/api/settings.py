@@ -42,6 +42,9 @@ class ApiSettings(ServiceSettings):
 
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Field(ge=0, le=65535)] = 8420
+    http_fd: Annotated[int, Field(ge=3)] | None = None
+    """A bound socket that was handed down, to listen on in place of host and port: several processes share it, and
+    no connection is refused while one of them is started again."""
     blob_url: str
     single_tenant: bool = False
     """The stack does not run as root, so that jobs of two tenants would run as one user: a second tenant is refused."""

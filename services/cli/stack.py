@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,14 @@ def up(
     slots: Annotated[
         int | None, typer.Option(help="jobs that run at once on this machine", min=1, show_default="64")
     ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERVICE=N,…",
+            help="processes of each service, as in gatekeeper=2,launcher=2 or all=2",
+            show_default="one of each",
+        ),
+    ] = None,
     allow_tenants: Annotated[
         bool, typer.Option(help="allow several tenants also without root, where they can read each other's files")
     ] = False,
@@ -81,6 +90,7 @@ def up(
             http_port=http_port,
             virtual_gpus=virtual_gpus,
             slots=slots,
+            replicas=_replicas(replicas),
             allow_tenants=allow_tenants,
             detach=detach,
         )
@@ -121,7 +131,7 @@ def ps(
 
 def is_service(name: str) -> bool:
     """Whether a word names a process of the stack rather than a job."""
-    return name in _PARTS
+    return name in _PARTS or re.sub(r"-[0-9]+$", "", name) in SERVICES
 
 
 def stack_logs(service: str, *, follow: bool) -> int:
@@ -130,6 +140,17 @@ def stack_logs(service: str, *, follow: bool) -> int:
 
     with _refusals():
         return commands.logs(_home(None), service, follow=follow)
+
+
+def _replicas(given: str | None) -> dict[str, int]:
+    from infra.embedded.replicas import ReplicasError, parse
+
+    if given is None:
+        return {}
+    try:
+        return parse(given)
+    except ReplicasError as error:
+        raise typer.BadParameter(f"--replicas: {error}") from None
 
 
 def _home(given: Path | None) -> Path:

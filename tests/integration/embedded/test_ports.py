@@ -79,6 +79,24 @@ def _a_free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def test_a_bound_port_waits_for_who_listens_and_takes_connections_between_two_of_them(tmp_path: Path) -> None:
+    ports = Ports(tmp_path, {})
+    address = ("127.0.0.1", ports.some("http"))
+    door = ports.bound("http")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    with door.dup() as first:
+        first.listen()
+    with socket.create_connection(address, timeout=10) as waiting:
+        with door.dup() as second:
+            taken, _ = second.accept()
+        taken.close()
+        assert waiting.recv(1) == b""
+    door.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+
+
 def test_a_stack_that_was_laid_out_keeps_its_ports_from_others(tmp_path: Path) -> None:
     Home(tmp_path).make()
     stack = Stack.lay_out(Options(tmp_path), {})

@@ -1,0 +1,123 @@
+"""Several processes of a service: how they are asked for, what they are called, and one door for all of `api`."""
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.embedded.home import Home
+from infra.embedded.replicas import ReplicasError, names, parse
+from infra.embedded.state import State
+from shared.contracts.subjects import SERVICES
+from tests.e2e.load import Requests
+from tests.e2e.stacks import Stack, eventually
+
+REPLICAS = "gatekeeper=3,api=2"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = Stack(tmp_path_factory.mktemp("replicas"))
+    running.up("--virtual-gpus", "4", "--replicas", REPLICAS)
+    yield running
+    running.down()
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        pytest.param("gatekeeper=2", {"gatekeeper": 2}, id="one service"),
+        pytest.param(" gatekeeper = 2 , api=8", {"gatekeeper": 2, "api": 8}, id="two, with blanks"),
+        pytest.param("all=2", dict.fromkeys(SERVICES, 2), id="all"),
+        pytest.param("api=1,all=2", dict.fromkeys(SERVICES, 2) | {"api": 1}, id="all but one, named first"),
+    ],
+)
+def test_numbers_of_replicas_are_given_by_service(text: str, counts: dict[str, int]) -> None:
+    assert parse(text) == counts
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("gatekeeper=0", "whole number from 1 to 8", id="none"),
+        pytest.param("gatekeeper=9", "whole number from 1 to 8", id="too many"),
+        pytest.param("gatekeeper=-1", "whole number from 1 to 8", id="less than none"),
+        pytest.param("gatekeeper=two", "whole number from 1 to 8", id="a word"),
+        pytest.param("gatekeeper=²", "whole number from 1 to 8", id="a digit that is none"),
+        pytest.param("gatekeeper=", "whole number from 1 to 8", id="nothing"),
+        pytest.param("2", "SERVICE=N", id="a number alone"),
+        pytest.param("", "SERVICE=N", id="empty"),
+        pytest.param("gatekeeper=2,", "SERVICE=N", id="a comma at the end"),
+        pytest.param("runner=2", "name one of api, gatekeeper", id="what stays single"),
+        pytest.param("gatekeeper=2,gatekeeper=3", "named twice", id="twice"),
+    ],
+)
+def test_what_is_no_number_of_replicas_is_refused_with_what_is_right(text: str, sentence: str) -> None:
+    with pytest.raises(ReplicasError, match=sentence):
+        parse(text)
+
+
+def test_the_first_replica_has_the_plain_name() -> None:
+    assert list(names("api", {})) == ["api"]
+    assert list(names("api", {"api": 3})) == ["api", "api-2", "api-3"]
+
+
+def test_every_replica_is_a_process_that_knows_its_name_and_answers_on_a_port_of_its_own(stack: Stack) -> None:
+    rows = stack.processes()
+    replicas = ["api", "api-2", "gatekeeper", "gatekeeper-2", "gatekeeper-3"]
+    assert set(rows) == {"postgres", "nats", "runner", *SERVICES, *replicas}
+    assert {row["state"] for row in rows.values()} == {"running"}
+    environs = [Path(f"/proc/{rows[name]['pid']}/environ").read_text().split("\0") for name in replicas]
+    assert all(f"TIDEGATE_REPLICA={name}" in environ for name, environ in zip(replicas, environs, strict=True))
+    state = State.read(Home(stack.home))
+    assert state is not None
+    asked = {entry.ready for entry in state.processes if entry.name in replicas}
+    assert len(asked) == len(replicas)
+    assert None not in asked
+
+
+def test_every_replica_has_a_log_of_its_own(stack: Stack) -> None:
+    shown = stack.cli("logs", "gatekeeper-3")
+    assert shown.code == 0
+    assert "gatekeeper: started" in shown.out
+    missing = stack.cli("logs", "gatekeeper-4")
+    assert missing.code == 3
+    assert "gatekeeper-3" in missing.err
+
+
+def test_another_number_of_replicas_is_not_applied_to_a_stack_that_runs(stack: Stack) -> None:
+    assert stack.cli("up", "--detach", "--replicas", REPLICAS).code == 0
+    ended = stack.cli("up", "--detach", "--replicas", "gatekeeper=2,stager=1,launcher=2")
+    assert ended.code == 3
+    assert "--replicas gatekeeper=2 (it has 3)" in ended.err
+    assert "--replicas launcher=2 (it has 1)" in ended.err
+    assert "stager" not in ended.err
+
+
+def test_up_refuses_what_is_no_number_of_replicas(stack: Stack) -> None:
+    ended = stack.cli("up", "--detach", "--replicas", "postgres=2")
+    assert ended.code == 2
+    assert "--replicas" in ended.err
+
+
+def test_no_request_is_refused_while_the_replicas_of_api_end_and_start(stack: Stack) -> None:
+    """First one of them, then both at once, when requests wait at the door for the first to be back."""
+    with Requests(stack) as requests:
+        for replicas in (["api"], ["api", "api-2"]):
+            before = stack.processes()
+            for name in replicas:
+                os.kill(before[name]["pid"], signal.SIGTERM)
+            eventually(partial(_are_back, stack, replicas, before), f"{replicas} to be back")
+            requests.go_on()
+    assert requests.failed == []
+
+
+def _are_back(stack: Stack, replicas: list[str], before: dict[str, dict[str, Any]]) -> bool:
+    rows = stack.processes()
+    return all(
+        rows[name]["state"] == "running" and rows[name]["restarts"] == before[name]["restarts"] + 1 for name in replicas
+    )
