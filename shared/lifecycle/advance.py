@@ -12,11 +12,14 @@ from typing import Any, Final, Literal
 from shared.lifecycle import commands, evidence
 from shared.lifecycle.derive import derive
 from shared.lifecycle.facts import FactBase
-from shared.lifecycle.inputs import AnyInput
+from shared.lifecycle.inputs import AnyInput, Reset
 from shared.lifecycle.outcome import Outcome, StepResult, ignored, refused
 from shared.lifecycle.record import Attempt, JobRecord, PipelineRef, Resources, Retries
 from shared.lifecycle.states import ACTIVE, Desired, State
 from shared.lifecycle.table import TRANSITIONS, Row, Step
+
+_RESTORED: Final = "the database was restored from a backup of"
+_NOT_KNOWN: Final = "what was asked of this job after that, and left no trace elsewhere, is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,18 @@ def advance(record: JobRecord, inputs: Sequence[AnyInput], now: datetime) -> Adv
     return Advanced(after, event_name(record, after), tuple(outcomes))
 
 
+def reset(record: JobRecord, item: Reset) -> Advanced:
+    """The same record as a new version, told again to everybody: a database or a broker's store was taken back, so that
+    nobody knows what others have heard. A warning says so where the record itself may have been taken back."""
+    update: dict[str, object] = {"epoch": item.epoch, "seq": record.seq + 1}
+    if item.backup_at is not None:
+        said = f"{_RESTORED} {item.backup_at:%Y-%m-%d %H:%M:%S} UTC: {_NOT_KNOWN}"
+        given = (*(text for text in record.submit_warnings if not text.startswith(_RESTORED)), said)
+        others = (text for text in record.warnings if text not in record.submit_warnings)
+        update |= {"submit_warnings": given, "warnings": (*given, *others)}
+    return Advanced(record.model_copy(update=update), "reset", ())
+
+
 def event_name(before: JobRecord, after: JobRecord) -> str:
     """The event's token: the state entered, or what else changed."""
     if after.deleted:
@@ -111,6 +126,8 @@ def lookup(record: JobRecord, item: AnyInput) -> Row:
 
 def _fenced(record: JobRecord, fact: FactBase, kind: str) -> Row:
     if fact.attempt > record.attempt:
+        if record.state is not State.SUCCEEDED and TRANSITIONS[State.QUEUED, kind].step is Step.ADOPT:
+            return Row(Step.ADOPT_NEWER)
         return Row(Step.REFUSE, f"attempt {fact.attempt} is not known: the record is at attempt {record.attempt}")
     row = TRANSITIONS[State.FAILED, kind]
     if row.step is Step.EVIDENCE:
@@ -132,6 +149,7 @@ _STEPS: Final[dict[Step, Callable[[JobRecord, Any, datetime], StepResult]]] = {
     Step.MERGE: evidence.merge_evidence,
     Step.EVIDENCE: evidence.evidence_only,
     Step.ADOPT: evidence.adopt,
+    Step.ADOPT_NEWER: evidence.adopt_newer,
     Step.ADMIT: evidence.admit,
     Step.GATE: evidence.hold_at_gate,
     Step.CLOSE_RECOPY: evidence.close_recopy,

@@ -29,7 +29,8 @@ def derived(record: JobRecord, seen: Picture) -> JobRecord:
     attempt = record.current
     update: dict[str, object] = {"segments": segments(attempt, seen, record.resources.gpus)}
     if attempt.admission == ADOPTED and attempt.evidence:
-        update["admitted_at"] = min(fact.at for fact in attempt.evidence)
+        admitted_at = min(fact.at for fact in attempt.evidence)
+        update |= {"admitted_at": admitted_at, "queued_at": min(attempt.queued_at, admitted_at)}
     attempt = attempt.model_copy(update=update)
     state = _state(seen) if record.state in ACTIVE else record.state
     return record.model_copy(

@@ -17,7 +17,8 @@ _GRID: Final = """\
 What every input does in every state. `merge`: the evidence is merged and the record derived from it, with the verdict
 if that seals the attempt; `adopt`: the same, of an attempt that was never admitted (after a restore); `evidence`:
 segments and usage only; `wish`: `desired_state`; `ignore`: it is stale; `refuse`: the answer says why. A fact about an
-older attempt is evidence of that one only, about a newer one it is refused:"""
+older attempt is evidence of that one only. Evidence of a newer one makes that the current one and adopts it (after a
+restore), unless the job succeeded; any other fact about a newer one is refused:"""
 
 
 def drawn() -> str:

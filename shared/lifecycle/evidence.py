@@ -4,7 +4,7 @@ from datetime import datetime
 
 from shared.lifecycle import facts as f
 from shared.lifecycle.derive import ADOPTED, derive
-from shared.lifecycle.finish import settle
+from shared.lifecycle.finish import settle, skip_to
 from shared.lifecycle.folding import fold_segments
 from shared.lifecycle.outcome import StepResult, applied, ignored, refused
 from shared.lifecycle.picture import is_folded, merge, picture, segment_of
@@ -26,9 +26,19 @@ def merge_evidence(record: JobRecord, fact: f.AnyFact, now: datetime) -> StepRes
 
 
 def adopt(record: JobRecord, fact: f.AnyFact, now: datetime) -> StepResult:
-    """Admit an attempt that is already in other services' hands, then merge."""
+    """Admit an attempt that is already in other services' hands, then merge. It was let through, so nothing holds it
+    and the steps before it are done."""
     admitted = record.current.model_copy(update={"admission": ADOPTED, "admitted_at": fact.at})
-    return merge_evidence(_let_through(record, admitted), fact, now)
+    through = _let_through(record, admitted).model_copy(update={"hold": None})
+    if through.pipeline is not None:
+        done = through.pipeline.model_copy(update={"upstream_done": True})
+        through = through.model_copy(update={"pipeline": done})
+    return merge_evidence(through, fact, now)
+
+
+def adopt_newer(record: JobRecord, fact: f.AnyFact, now: datetime) -> StepResult:
+    """Take up an attempt that others have seen and that this record, taken back by a restore, does not know."""
+    return adopt(skip_to(record, fact.attempt, fact.at), fact, now)
 
 
 def evidence_only(record: JobRecord, fact: f.AnyFact, now: datetime) -> StepResult:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.lifecycle.derive import derive, derived
-from shared.lifecycle.folding import fold_attempts
+from shared.lifecycle.folding import KEPT_EVIDENCE, fold_attempts
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.reasons import REASONS, RetryClass
 from shared.lifecycle.record import Attempt, Backend, Copied, Exit, JobRecord, Retries
@@ -15,6 +15,7 @@ from shared.lifecycle.verdict import Verdict, hint, sentence, verdict
 
 _FIRST_COOLDOWN_SECONDS: Final = 15
 _LONGEST_COOLDOWN_SECONDS: Final = 600
+_NOT_KNOWN: Final = "how it ended is not known: the database was restored from a backup"
 
 
 def settle(record: JobRecord, now: datetime) -> JobRecord:
@@ -100,15 +101,36 @@ def next_attempt(record: JobRecord, now: datetime, *, retries: Retries, message:
         cooldown_until=retries.cooldown_until,
         infrastructure_before=retries.infrastructure_used,
     )
-    earlier, attempts = fold_attempts(record.earlier, (*record.attempts, attempt))
+    return _queued(record, (*record.attempts, attempt), retries, message)
+
+
+def skip_to(record: JobRecord, number: int, queued_at: datetime) -> JobRecord:
+    """QUEUED as attempt `number`, which others have seen and this record has lost. It exists, so the attempts before it
+    were sealed: they are here too, and open to late evidence, as far as a record keeps any."""
+    retries = record.retries.model_copy(update={"cooldown_until": None})
+    before = record.current
+    if not before.sealed:
+        before = before.model_copy(update={"sealed": True, "message": _NOT_KNOWN})
+        again = segments(before, picture(before), record.resources.gpus)
+        before = before.model_copy(update={"segments": again})
+    missing = range(max(record.attempt + 1, number - KEPT_EVIDENCE + 1), number)
+    between = (Attempt(number=one, queued_at=queued_at, sealed=True, message=_NOT_KNOWN) for one in missing)
+    attempt = Attempt(number=number, queued_at=queued_at, infrastructure_before=retries.infrastructure_used)
+    known = record.model_copy(update={"recopy": None})
+    return _queued(known, (*record.attempts[:-1], before, *between, attempt), retries, None)
+
+
+def _queued(record: JobRecord, attempts: tuple[Attempt, ...], retries: Retries, message: str | None) -> JobRecord:
+    """The record at the last of `attempts`, which nobody has looked at yet."""
+    earlier, kept = fold_attempts(record.earlier, attempts)
     return derive(
         record.model_copy(
             update={
                 "state": State.QUEUED,
                 "desired_state": Desired.RUN,
                 "wish": None,
-                "attempt": attempt.number,
-                "attempts": attempts,
+                "attempt": attempts[-1].number,
+                "attempts": kept,
                 "earlier": earlier,
                 "retries": retries,
                 "gate": None,

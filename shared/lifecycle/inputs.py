@@ -70,6 +70,15 @@ class UpstreamFailed(CommandBase):
     step: Text
 
 
+class Reset(Frozen):
+    """Not asked by anybody and of no table: `reset` makes it a new version of a record. `backup_at`: the record may
+    have been taken back to this instant."""
+
+    kind: Literal["reset"] = "reset"
+    epoch: int
+    backup_at: AwareDatetime | None = None
+
+
 AnyCommand = Stop | Pause | Resume | Retry | Hold | Release | Recopy | Delete | UpstreamDone | UpstreamFailed
 AnyInput = AnyFact | AnyCommand
 INPUT: TypeAdapter[AnyInput] = TypeAdapter(Annotated[AnyInput, Field(discriminator="kind")])

@@ -1,7 +1,8 @@
 """The one transition table: what every input does in every state. `advance` reads it, and decides nothing beside it.
 
 The table speaks of the current attempt. Before it comes the attempts' fence: a fact about an older attempt is evidence
-of that attempt only, one about a newer attempt is refused.
+of that attempt only; evidence of a newer one, which only a record taken back by a restore meets, makes that the current
+one, unless the job succeeded.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ class Step(StrEnum):
     """Merge after the verdict: segments and metering may change, state and end reason never."""
     ADOPT = "adopt"
     """Evidence of an attempt that the record does not know as admitted (after a restore): admit it, then merge."""
+    ADOPT_NEWER = "adopt newer"
+    """Evidence of an attempt after the current one: that one is sealed, the newer one adopted. Never in the table."""
     ADMIT = "admit"
     GATE = "gate"
     WISH = "wish"

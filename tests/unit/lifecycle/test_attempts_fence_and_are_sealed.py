@@ -187,10 +187,12 @@ def test_evidence_of_an_older_attempt_while_queued_is_an_event_that_metering_rea
     assert job.events[-1] == "evidence"
 
 
-def test_a_fact_of_a_newer_attempt_is_refused() -> None:
-    job = a_job_that(State.RUNNING)
+@pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED, State.SUCCEEDED])
+def test_an_admission_of_a_newer_attempt_is_refused(state: State) -> None:
+    """The gatekeeper's slice was taken back with the record: it will admit anew."""
+    job = a_job_that(state)
     before = job.record
-    job.exited(0, attempt=2)
+    job.tell(f.Admitted, admission=7, attempt=2)
     assert job.last.what == "refused"
     assert job.why == "attempt 2 is not known: the record is at attempt 1"
     assert job.record is before
