@@ -29,6 +29,7 @@ from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk, KillKind, ReleaseAnswer
 from shared.backends.local.sightings import Seen
+from shared.runtime import failpoints
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 
@@ -78,6 +79,7 @@ class Ending:
     async def _look(self, rows: Sequence[Launch]) -> list[Look]:
         """Revoke every attempt, and only then see who holds a claim on it."""
         directories = [self._backend.attempt_directory(row.tenant, row.job, row.attempt) for row in rows]
+        failpoints.reach("revoke.before")
         claims = await self._backend.revoke_all(directories)
         names = [
             ()
@@ -110,11 +112,15 @@ class Ending:
                         return waiting(row, now, "processes of it are left that would not end")
                     return sealed(row, ran=ran, now=self._clock.now())
                 case AskToStop(submissions, grace_seconds):
+                    failpoints.reach("kill.before")
                     for name in submissions:
                         await self._backend.stop(name, grace_seconds)
+                    failpoints.reach("kill.after")
                     return asked(row, grace_seconds, now)
                 case KillNow(submissions):
+                    failpoints.reach("kill.before")
                     await self._swept(submissions)
+                    failpoints.reach("kill.after")
                     return waiting(row, self._clock.now(), "it did not end when it was asked to")
                 case Wait():
                     return waiting(row, now)
@@ -140,7 +146,11 @@ class Ending:
 
     async def _released(self, submissions: Sequence[str]) -> set[str]:
         """Those of which the backend shows nothing any more."""
-        answers = await self._backend.release_all(submissions) if submissions else []
+        if not submissions:
+            return set()
+        failpoints.reach("release.before")
+        answers = await self._backend.release_all(submissions)
+        failpoints.reach("release.after")
         for answer in answers:
             if isinstance(answer, CouldNotAsk):
                 self._log.warning("records cannot be released yet", why=str(answer))

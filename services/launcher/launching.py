@@ -17,9 +17,10 @@ from services.launcher.domain import Launch, State
 from services.launcher.outcomes import Later, Never, Outcome, Taken, apply, outcome, request
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
-from shared.backends.local.messages import CouldNotAsk, LaunchRequest
+from shared.backends.local.messages import CouldNotAsk, LaunchAnswer, LaunchRequest
 from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.reasons import EndReason
+from shared.runtime import failpoints
 from shared.runtime.clock import Clock
 from shared.runtime.errors import RpcError, RpcUnavailable
 from shared.runtime.logs import Log
@@ -88,10 +89,18 @@ class Launching:
                 known[row.key] = made
             else:
                 requests[row.key] = made
-        answers = await self._backend.launch(list(requests.values()))
+        answers = await self._ask(list(requests.values()))
         now = self._clock.now()
         known |= {key: outcome(answer, now) for key, answer in zip(requests, answers, strict=True)}
         return [known[row.key] for row in rows]
+
+    async def _ask(self, requests: Sequence[LaunchRequest]) -> list[LaunchAnswer]:
+        if not requests:
+            return []
+        failpoints.reach("submit.before")
+        answers = await self._backend.launch(requests)
+        failpoints.reach("submit.after")
+        return answers
 
     async def _adopted(self, rows: Sequence[Launch]) -> dict[tuple[str, int], Outcome]:
         """Of launches that may have reached the backend: those it has already, and those nobody can tell about."""

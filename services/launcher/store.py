@@ -15,6 +15,7 @@ from services.launcher import statements as sql
 from services.launcher.domain import Decision, Launch, State
 from shared.contracts.facts import encode_fact
 from shared.lifecycle.facts import AnyFact
+from shared.runtime import failpoints
 from shared.runtime.database import Database, Tx
 from shared.runtime.outbox import Outgoing
 
@@ -77,8 +78,8 @@ class Store:
 
     async def claim_launches(self, limit: int, token: str, deadline: datetime, now: datetime) -> list[Launch]:
         """Up to `limit` launches that are due, leased to this replica until `deadline`."""
-        rows = await self.database.fetch(sql.CLAIM_LAUNCHES, now, limit, self._replica, token, deadline)
-        return sorted((_row(row) for row in rows), key=lambda row: (row.next_at, row.key))
+        rows = await self._leased(sql.CLAIM_LAUNCHES, now, limit, self._replica, token, deadline)
+        return sorted(rows, key=lambda row: (row.next_at, row.key))
 
     async def take_over(self, now: datetime, *, at_start: bool) -> int:
         """Put back launches whose lease ran out; at the start also those that this replica left behind."""
@@ -99,7 +100,7 @@ class Store:
 
     async def claim_endings(self, limit: int, until: datetime, now: datetime) -> list[Launch]:
         """Up to `limit` launches that are to end now; nobody else looks at them before `until`."""
-        return [_row(row) for row in await self.database.fetch(sql.CLAIM_ENDINGS, now, limit, until, self._replica)]
+        return await self._leased(sql.CLAIM_ENDINGS, now, limit, until, self._replica)
 
     async def record_endings(self, rows: Sequence[Launch]) -> list[Launch]:
         """Seal the rows that are `sealed` here and not yet there, telling it; write back the waiting ones."""
@@ -113,7 +114,7 @@ class Store:
 
     async def claim_releases(self, limit: int, until: datetime, now: datetime) -> list[Launch]:
         """Sealed launches whose records at the backend may go."""
-        return [_row(row) for row in await self.database.fetch(sql.CLAIM_RELEASES, now, limit, until)]
+        return await self._leased(sql.CLAIM_RELEASES, now, limit, until)
 
     async def mark_released(self, keys: Sequence[tuple[str, int]]) -> None:
         """Their records at the backend are gone from what it shows."""
@@ -130,6 +131,12 @@ class Store:
     async def open_since(self, after: str, before: datetime, limit: int) -> list[str]:
         """Jobs with a launch that is not sealed and that began before `before`: the next ones after the job `after`."""
         return [row["job"] for row in await self.database.fetch(sql.OPEN_SINCE, after, before, limit)]
+
+    async def _leased(self, claim: str, *given: Any) -> list[Launch]:
+        rows = [_row(row) for row in await self.database.fetch(claim, *given)]
+        if rows:
+            failpoints.reach("lease.after")
+        return rows
 
     async def _record(
         self,

@@ -14,6 +14,7 @@ from services.watcher.store import Expected, Store
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk
 from shared.backends.local.sightings import Observation, Seen
+from shared.runtime import failpoints
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 
@@ -62,6 +63,7 @@ class Observing:
         """Look once and tell what is new; whether something is alive."""
         at = self._clock.now()
         observation = await asyncio.to_thread(self._observe)
+        failpoints.reach("observe.after")
         self._note_whether_whole(observation)
         if observation is not self._memory.observation:
             await self._tell(observation, at)

@@ -3,7 +3,10 @@
 A harness arms a point by putting a file `<service>.<point>` with an order into `<folder>/armed/`: `kill` or `stop`,
 and after a blank the how-manieth passing of one process is meant (`kill 3`). Who obeys moves the file to
 `<folder>/obeyed/<service>.<point>.<pid>` and gets SIGKILL or SIGSTOP there and then. A rename has one winner: one order
-ends one process, however many replicas pass.
+ends one process, however many replicas pass. The folder has to be there when a process starts.
+
+Besides the services two others pass: `runner`, the host of local jobs, and `supervisor`, one process per job. Where a
+point `costs_the_run`, a kill ends a run that nobody begins again: its job is `lost`, which is then the right end.
 
 `python -m shared.runtime.failpoints` lists them.
 """
@@ -19,6 +22,7 @@ from shared.contracts.subjects import SERVICES
 
 FOLDER: Final = "TIDEGATE_FAILPOINTS"
 RUNNER: Final = "runner"
+SUPERVISOR: Final = "supervisor"
 _SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
@@ -27,6 +31,7 @@ class Point(NamedTuple):
 
     services: tuple[str, ...]
     what: str
+    costs_the_run: bool = False
 
 
 POINTS: Final[Mapping[str, Point]] = MappingProxyType(
@@ -37,13 +42,14 @@ POINTS: Final[Mapping[str, Point]] = MappingProxyType(
         "publish.after": Point(SERVICES, "the broker has them and they are not marked as sent"),
         "ack.before": Point(SERVICES, "a batch was handled and is not acknowledged"),
         "ack.after": Point(SERVICES, "a batch was acknowledged"),
+        "lease.after": Point(("launcher",), "rows were leased in one statement and nothing was done about them"),
         "submit.before": Point(("launcher",), "a launch is leased and the backend was not asked"),
         "submit.after": Point(("launcher",), "the backend has answered and the answer is not recorded"),
         "revoke.before": Point(("launcher",), "an attempt is to end and `revoked` is not there"),
         "revoke.after": Point(("launcher",), "`revoked` is there and the claims were not read"),
         "kill.before": Point(("launcher",), "a command is to be stopped or killed and was not asked"),
         "kill.after": Point(("launcher",), "it was asked, and nothing is recorded"),
-        "release.before": Point(("launcher",), "an attempt is sealed and its records are to be released"),
+        "release.before": Point(("launcher",), "an attempt has ended for good and its records are to be released"),
         "release.after": Point(("launcher",), "its records are released and the row does not say so"),
         "observe.after": Point(("watcher",), "the backend was looked at and nothing was told"),
         "copy.before": Point(("stager",), "files are to be copied, in or back, and none is"),
@@ -52,6 +58,17 @@ POINTS: Final[Mapping[str, Point]] = MappingProxyType(
         "rename.after": Point(("stager",), "it has its final name and nothing is published"),
         "spawn.before": Point((RUNNER,), "the intent is on disk and no supervisor was forked"),
         "spawn.after": Point((RUNNER,), "a supervisor was forked and the launcher has no answer"),
+        "claim.before": Point((SUPERVISOR,), "it lives and has not taken the claim", costs_the_run=True),
+        "claim.between": Point((SUPERVISOR,), "the attempt is claimed and no record says so yet", costs_the_run=True),
+        "claim.after": Point((SUPERVISOR,), "the claim is taken and `revoked` was not looked for", costs_the_run=True),
+        "start.before": Point((SUPERVISOR,), "nothing forbids the start and the command is not up", costs_the_run=True),
+        "start.after": Point((SUPERVISOR,), "the command is up and no record says so", costs_the_run=True),
+        "stop.before": Point((SUPERVISOR,), "a stop was seen and is not recorded", costs_the_run=True),
+        "stop.after": Point((SUPERVISOR,), "it is recorded and no signal was sent", costs_the_run=True),
+        "exit.before": Point(
+            (SUPERVISOR,), "nothing of the job is left and its end is not recorded", costs_the_run=True
+        ),
+        "exit.after": Point((SUPERVISOR,), "its end is recorded"),
     }
 )
 """Every point. A test holds the code to it: each is passed somewhere, and nothing else is."""
@@ -61,15 +78,31 @@ class _Armed:
     """The folder and the name of this process's service; none in production."""
 
     folder: str | None = None
+    descriptor: int | None = None
     service = ""
     passed: Final[dict[str, int]] = {}
 
 
 def use(service: str, environ: Mapping[str, str] = os.environ) -> None:
     """Look for orders to `service` from now on, where the environment names a folder."""
-    _Armed.folder = environ.get(FOLDER) or None
+    if _Armed.descriptor is not None:
+        os.close(_Armed.descriptor)
+    named = environ.get(FOLDER)
+    # By descriptor: the runner covers with mounts of its own what its jobs are not to see.
+    _Armed.descriptor = os.open(named, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if named else None
+    _Armed.folder = None if _Armed.descriptor is None else f"/proc/self/fd/{_Armed.descriptor}"
+    become(service)
+
+
+def become(service: str) -> None:
+    """Look for orders to `service` from now on: for a fork that is something else than its parent."""
     _Armed.service = service
     _Armed.passed.clear()
+
+
+def descriptors() -> tuple[int, ...]:
+    """What a process must keep open to go on looking."""
+    return () if _Armed.descriptor is None else (_Armed.descriptor,)
 
 
 def reach(point: str) -> None:

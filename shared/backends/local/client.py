@@ -29,6 +29,7 @@ from shared.backends.local.messages import (
 )
 from shared.backends.local.names import parse_submission_name
 from shared.backends.local.observer import Seen, look
+from shared.runtime import failpoints
 
 _LAUNCH_SECONDS = 10.0
 _LAUNCH_SECONDS_EACH = 0.05
@@ -108,6 +109,7 @@ class LocalClient:
 
         def revoke_and_read(directory: str | Path) -> tuple[Claim, ...]:
             _revoke(os.fspath(directory), durable=False)
+            failpoints.reach("revoke.after")
             claims = _claims(os.fspath(directory))
             if not claims:
                 _revoke(os.fspath(directory))

@@ -26,6 +26,7 @@ from shared.backends.local.launching import BUSY, Answer, Launching
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.options import Options, parse, refusal
 from shared.backends.local.tending import Tending
+from shared.runtime import failpoints
 
 ANOTHER_HOST = 75
 _LINE_BYTES_MAX = 64 << 20
@@ -192,6 +193,7 @@ def main(arguments: list[str]) -> int:
     for path in options.hide:
         if not os.path.isdir(path) or f"{os.path.realpath(path)}/".startswith(f"{root}/"):
             raise refusal(f"--hide is {path!r}; give a directory that is there and is not the root or in it")
+    failpoints.use(failpoints.RUNNER)
     layout.make_root(root)
     lock = os.open(f"{root}/{layout.HOST_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not locks.take(lock):

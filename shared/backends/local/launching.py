@@ -14,6 +14,7 @@ from shared.backends.local.files import read_record, temporary_beside, write_who
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.orders import Order, OrderError
 from shared.backends.local.supervisor import Supervisor, become_supervisor
+from shared.runtime import failpoints
 
 Answer = dict[str, object]
 
@@ -44,8 +45,10 @@ class Launching:
 
     def _launch(self, order: Order) -> Answer:
         submission = order.submission
-        if submission in self.live or self._has_begun(order):
+        if self._has_begun(order):
             return _answer(submission, ALREADY, None, "this submission was launched before")
+        if submission in self.live:
+            return self._while_it_is_counted(submission)
         refusal = self._why_not(order)
         if refusal is not None:
             return refusal
@@ -63,7 +66,9 @@ class Launching:
                 self.devices.release(submission)
                 return _answer(submission, ALREADY, None, "another process is about to run this submission")
             try:
+                failpoints.reach("spawn.before")
                 pid = self._fork(order, uid, gid, devices, spec_fd)
+                failpoints.reach("spawn.after")
             finally:
                 os.close(spec_fd)
         except OSError:
@@ -72,6 +77,12 @@ class Launching:
         self.children[pid] = submission
         self.live.add(submission)
         return _answer(submission, ACCEPTED, None, "a supervisor is taking the claim")
+
+    def _while_it_is_counted(self, submission: str) -> Answer:
+        """No claim yet: either its supervisor is about to take it, or it died before, and then it never ran."""
+        if locks.is_held(layout.record_path(self.root, submission, layout.SPEC)):
+            return _answer(submission, ALREADY, None, "its supervisor is about to take the claim")
+        return _answer(submission, BUSY, "unsettled", "its supervisor died before the claim: ask again in a moment")
 
     def _has_begun(self, order: Order) -> bool:
         for kind in (layout.EXIT, layout.STARTED, layout.CLAIM):
@@ -149,7 +160,8 @@ class Launching:
         status = 1
         try:
             gc.disable()
-            become_supervisor(spec_fd)
+            become_supervisor(spec_fd, *failpoints.descriptors())
+            failpoints.become(failpoints.SUPERVISOR)
             supervisor = Supervisor(self.root, order, uid, gid, devices)
             try:
                 supervisor.live()

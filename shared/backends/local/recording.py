@@ -11,6 +11,7 @@ from shared.backends.local.complaints import complain
 from shared.backends.local.files import create_record, read_record, write_record
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.orders import Order
+from shared.runtime import failpoints
 
 _AGAIN_SECONDS = 1.0
 
@@ -33,6 +34,7 @@ class Recorder:
         }
         if not create_record(f"{self.attempt_directory}/{layout.CLAIM}", record, durable=True):
             return False
+        failpoints.reach("claim.between")
         try:
             os.link(f"{self.attempt_directory}/{layout.CLAIM}", self._path(layout.CLAIM))
         except OSError:  # another file system, or what a power cut has left there

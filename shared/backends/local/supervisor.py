@@ -15,6 +15,7 @@ from shared.backends.local import command, environment, linux, oom, ownership, p
 from shared.backends.local.moments import monotonic_ms, now_ms
 from shared.backends.local.orders import Order
 from shared.backends.local.recording import Recorder
+from shared.runtime import failpoints
 
 REVOKED_CODE = 75
 REVOKED = "revoked"
@@ -50,6 +51,7 @@ class Supervisor:
 
     def live(self) -> None:
         """Returns when the end is recorded, or at once when another process runs this very submission."""
+        failpoints.reach("claim.before")
         try:
             claimed = self.records.claim()
         except OSError as error:
@@ -61,6 +63,7 @@ class Supervisor:
                 sentence = f"this attempt is claimed by {holder or 'what cannot be read'}: it runs once only"
                 self._record_no_start(ATTEMPT_CLAIMED, REVOKED_CODE, sentence)
             return
+        failpoints.reach("claim.after")
         if self.records.is_revoked():
             self._record_no_start(REVOKED, REVOKED_CODE, "the attempt was revoked before it started")
             return
@@ -111,9 +114,11 @@ class Supervisor:
         variables = environment.build(order.environment, own=own, attempt_directory=here, devices=self.devices)
         self.started_ms, self.started_monotonic_ms = now_ms(), monotonic_ms()
         user = (self.uid, self.gid) if as_root else None
+        failpoints.reach("start.before")
         self.pid = command.start(order.command, variables, directory, user, output)
         for fd in output:
             os.close(fd)
+        failpoints.reach("start.after")
         self.start_recorded = self.records.start(self.pid, self.started_ms)
 
     def _open_log(self, name: str) -> int:
@@ -154,8 +159,10 @@ class Supervisor:
             return
         signal_number, grace_ms = _asked(request)
         if self.stop_seen_ms is None:
+            failpoints.reach("stop.before")
             self.stop_seen_ms = now_ms()
             self.records.stop_seen(self.stop_seen_ms)
+            failpoints.reach("stop.after")
             self._reap()
             if self.wait_status is not None:
                 self.stop_seen_ms = None  # it had ended by itself before any signal was sent
@@ -230,6 +237,7 @@ class Supervisor:
     def _record_end(
         self, *, reason: str | None, code: int | None, killed_by: int | None, sentence: str | None, ran: bool
     ) -> None:
+        failpoints.reach("exit.before")
         self.records.end(
             ran=ran,
             code=code,
@@ -241,10 +249,11 @@ class Supervisor:
             stop_seen_ms=self.stop_seen_ms,
             max_rss_bytes=self.max_rss_bytes,
         )
+        failpoints.reach("exit.after")
 
 
-def become_supervisor(kept_fd: int) -> None:
-    """Turn a fresh fork of the host into a session of its own that holds nothing of the host's but `kept_fd`."""
+def become_supervisor(*kept: int) -> None:
+    """Turn a fresh fork of the host into a session of its own that holds no descriptor of the host's but `kept`."""
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAKERS | _NOT_FOR_US)
     os.setsid()
@@ -253,7 +262,7 @@ def become_supervisor(kept_fd: int) -> None:
     os.dup2(null, 1)
     # By list: up to the limit of open files it would take minutes where that limit is a billion.
     for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd > 2 and fd != kept_fd:
+        if fd > 2 and fd not in kept:
             with contextlib.suppress(OSError):  # the listing's own
                 os.close(fd)
     linux.become_subreaper()

@@ -19,6 +19,7 @@ from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk, KillKind, LaunchAnswer, LaunchKind, LaunchRequest
 from shared.backends.local.names import submission_name
 from shared.backends.local.observer import LocalState, Observer, Seen
+from shared.runtime import failpoints
 
 TENANT = "acme"
 REPOSITORY = Path(__file__).parents[4]
@@ -33,6 +34,38 @@ async def eventually(condition: Callable[[], object], what: str, seconds: float 
         await asyncio.sleep(0.005)
 
 
+class Failpoints:
+    """A folder of orders to processes that pass named places."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("armed", "obeyed"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes a process look for orders."""
+        return {failpoints.FOLDER: str(self.folder)}
+
+    def arm(self, place: str, order: str = "kill") -> None:
+        """`place` is `<service>.<point>`. Whole or not at all: who passes reads it at any moment."""
+        written = self.folder / place
+        written.write_text(order)
+        written.rename(self.folder / "armed" / place)
+
+    def obeyed(self, place: str) -> int | None:
+        """The process that has obeyed, if one has."""
+        found = next((self.folder / "obeyed").glob(f"{place}.*"), None)
+        return None if found is None else int(found.name.rpartition(".")[2])
+
+    async def until_obeyed(self, place: str) -> int:
+        """Wait for it; the process."""
+        await eventually(lambda: self.obeyed(place) is not None, f"somebody passes {place}")
+        pid = self.obeyed(place)
+        assert pid is not None
+        return pid
+
+
 class Backend:
     """One root, one host process at a time, a client and an observer."""
 
@@ -42,12 +75,21 @@ class Backend:
         self.observer = Observer(self.client.root)
         self.host: subprocess.Popen[bytes] | None = None
         self.log = root.parent / "host.log"
+        self.failpoints: Failpoints | None = None
+
+    def use_failpoints(self) -> Failpoints:
+        """Hosts that are started from now on obey orders."""
+        self.failpoints = Failpoints(self.root.parent / "failpoints")
+        return self.failpoints
 
     async def start_host(self, *options: str, through: Sequence[str] = ()) -> None:
         """Returns when it answers. `through` is a program that sets something up and then becomes the host."""
+        environment = os.environ | ({} if self.failpoints is None else self.failpoints.environment)
         with self.log.open("ab") as log:
             command = [*through, sys.executable, "-m", "shared.backends.local.host", "--root", str(self.root), *options]
-            self.host = subprocess.Popen(command, stderr=log, cwd=REPOSITORY)  # noqa: ASYNC220 - it is waited for below
+            self.host = subprocess.Popen(  # noqa: ASYNC220 - it is waited for below
+                command, stderr=log, cwd=REPOSITORY, env=environment
+            )
         await self._host_answers(self.host)
 
     async def _host_answers(self, host: subprocess.Popen[bytes]) -> None:
