@@ -17,6 +17,8 @@ WITH quick AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE events SET sent_at = now() FROM quick WHERE id = ANY ($1::bigint[]) AND sent_at IS NULL
 """
 
+COUNT: Final = "SELECT count(*) FROM events WHERE sent_at IS NULL"
+
 
 class EventLog:
     """Events in the order of their ids, which within a job is that of `(epoch, seq)`: the job's row is locked."""
@@ -44,6 +46,10 @@ class EventLog:
     async def mark_sent(self, ids: Sequence[int]) -> None:
         """Remember that the broker has these."""
         await self._database.execute(MARK, ids)
+
+    async def count_unsent(self) -> int:
+        """How many events the broker is not known to have."""
+        return int(await self._database.fetchval(COUNT))
 
     async def purge(self) -> None:
         """Nothing: the log is kept, since records are replayed from it and streams are resumed in it."""

@@ -52,6 +52,9 @@ class RelaySource(Protocol):
     async def mark_sent(self, ids: Sequence[int]) -> None:
         """Remember in one statement that these rows were acknowledged by the broker."""
 
+    async def count_unsent(self) -> int:
+        """How many rows are not known to be published."""
+
     async def purge(self) -> None:
         """Drop, in bulk, what is no longer needed for sending again."""
 
@@ -73,6 +76,8 @@ UPDATE outbox SET sent_at = now() FROM quick WHERE id = ANY ($1::bigint[])
 FETCH_UNSENT: Final = """
 SELECT id, key, subject, msg_id, headers, body FROM outbox WHERE sent_at IS NULL ORDER BY id LIMIT $1
 """
+
+COUNT_UNSENT: Final = "SELECT count(*) FROM outbox WHERE sent_at IS NULL"
 
 PURGE: Final = """
 DELETE FROM outbox WHERE id IN (
@@ -109,6 +114,10 @@ class OutboxTable:
     async def mark_sent(self, ids: Sequence[int]) -> None:
         """Remember that these rows were acknowledged by the broker."""
         await self._database.execute(MARK_SENT, ids)
+
+    async def count_unsent(self) -> int:
+        """How many rows are not known to be published."""
+        return int(await self._database.fetchval(COUNT_UNSENT))
 
     async def purge(self) -> None:
         """Drop rows that were sent more than an hour ago."""

@@ -21,12 +21,14 @@ from shared.runtime.database import Database
 from shared.runtime.dead_letters import DeadLetters
 from shared.runtime.errors import DatabaseUnavailable, LoginRefused, SettingsError
 from shared.runtime.health import Health
+from shared.runtime.leases import Lease, Leases
 from shared.runtime.logs import Log
 from shared.runtime.outbox import OutboxTable, RelaySource
 from shared.runtime.relay import Relay
 from shared.runtime.rpc import Query, serve
 from shared.runtime.settings import ServiceSettings
-from shared.runtime.supervise import keep_running, tick
+from shared.runtime.standing import Standing, StandingKeeper
+from shared.runtime.supervise import finish, keep_running, tick
 from shared.runtime.telemetry import with_trace
 from shared.runtime.topology import CONSUMERS, stream_of
 
@@ -38,6 +40,7 @@ W = TypeVar("W", bound=Work)
 _FINISH_SECONDS: Final = 10.0
 """What running batches and ticks have for finishing after SIGTERM; with the rest it stays below 20 s."""
 _RELAY_SECONDS: Final = 4.0
+_LEASES_SECONDS: Final = 1.0
 
 
 class Service:
@@ -50,7 +53,9 @@ class Service:
         *,
         clock: Clock | None = None,
         relay_source: Callable[[Database], RelaySource] = OutboxTable,
+        restores_itself: bool = False,
     ) -> None:
+        """With `restores_itself` the service says by `mark_in_step` when a restore is over; without, `api` does."""
         logs.configure(name, settings.log_level, settings.log_format, settings.secrets())
         telemetry.configure(name)
         failpoints.use(name)
@@ -67,7 +72,15 @@ class Service:
             service=name,
             log=self.log,
         )
-        self.relay = Relay(relay_source(self.db), self.db, self.broker, service=name, log=self.log)
+        source = relay_source(self.db)
+        self.relay = Relay(source, self.db, self.broker, service=name, log=self.log)
+        self._leases = Leases(self.db, settings.replica, self.log)
+        self._standing = StandingKeeper(
+            self.db,
+            unsent=source.count_unsent,
+            ask_api=None if restores_itself else lambda: self.call("api", "standing", b""),
+            log=self.log,
+        )
         self.health = Health(settings.health_port, self._missing)
         self._loops: dict[str, ConsumeLoop] = {}
         self.dead_letters = DeadLetters(self.db, self._loops)
@@ -79,6 +92,21 @@ class Service:
         """What the process is to exit with after its clean end."""
         for method, query in self.dead_letters.queries().items():
             self.rpc(method)(query)
+        self.rpc("standing")(self._standing.answer)
+        self.every(1)(self._standing.follow)
+
+    @property
+    def standing(self) -> Standing:
+        """The epoch, and whether a restore is under way: known when the `on_start` work runs, and kept up to date."""
+        return self._standing.now
+
+    async def mark_in_step(self) -> None:
+        """Say that the restore is over for this service, on all its replicas."""
+        await self._standing.mark_in_step()
+
+    def lease(self, name: str) -> Lease:
+        """What one replica does for all: tried for from the start on, kept alive, and released at the clean end."""
+        return self._leases.declare(name)
 
     def consume(self, consumer: str, *, batch: int = 200) -> Callable[[H], H]:
         """The handler for a consumer of the topology: it gets 1 to `batch` deliveries, whatever has arrived.
@@ -156,12 +184,15 @@ class Service:
         self.health.start()
         tasks: list[asyncio.Task[None]] = []
         relaying: list[asyncio.Task[None]] = []
+        leasing: list[asyncio.Task[None]] = []
         watching: asyncio.Task[None] | None = None
         try:
             await self._connect()
+            await self._standing.load()
             for work in self._starts:
                 await work()
             await self.broker.serve()
+            leasing.append(self._supervised("leases", self._leases.run))
             relaying.append(self._supervised("relay", self.relay.run))
             tasks += [self._supervised(f"consume {name}", loop.run) for name, loop in self._loops.items()]
             tasks += [
@@ -180,9 +211,11 @@ class Service:
             self._stop.set()
             for loop in self._loops.values():
                 loop.stop()
-            await _finish(tasks, _FINISH_SECONDS)
+            await finish(tasks, _FINISH_SECONDS)
             self.relay.stop()
-            await _finish(relaying, _RELAY_SECONDS)
+            await finish(relaying, _RELAY_SECONDS)
+            self._leases.stop()
+            await finish(leasing, _LEASES_SECONDS)
             await self.broker.close()
             await self.db.close()
             self.health.stop()
@@ -260,13 +293,3 @@ def _calm_the_collector() -> None:
     took a quarter of the time under load."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-async def _finish(tasks: list[asyncio.Task[None]], seconds: float) -> None:
-    """Let them end by themselves for a while, then cancel them."""
-    if not tasks:
-        return
-    _, late = await asyncio.wait(tasks, timeout=seconds)
-    for task in late:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

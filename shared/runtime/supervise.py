@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from opentelemetry import metrics
@@ -54,6 +54,16 @@ async def pause_unless(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
     except TimeoutError:
         pass
+
+
+async def finish(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
+    """Let them end by themselves for a while, then cancel them."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _report(name: str, error: Exception, log: Log, pause: float) -> None:

@@ -33,8 +33,11 @@ async def stores(provisioned: PostgresServer, nats_url: str, nats_server: NatsSe
     """Empty tables, empty streams, all consumers at their start."""
     connection = await asyncpg.connect(provisioned.superuser_url(DATABASE))
     try:
-        tables = ", ".join(f"{service}.{table}" for service in SERVICES for table in ("outbox", "dead_letters"))
+        emptied = ("outbox", "dead_letters", "leases", "relayed")
+        tables = ", ".join(f"{service}.{table}" for service in SERVICES for table in emptied)
         await connection.execute(f"TRUNCATE {tables}")
+        for service in SERVICES:
+            await connection.execute(f"UPDATE {service}.standing SET epoch = 1, restoring = false, backup_at = NULL")
     finally:
         await connection.close()
     admin = await nats.connect(nats_url, **nats_server.login("admin"))

@@ -1,6 +1,7 @@
 """What the runtime's tests connect to, and how they wait."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from shared.runtime.settings import ServiceSettings
 from tests.servers import NatsServer, PostgresServer
 
 DATABASE = "tidegate_runtime"
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -28,16 +30,17 @@ class Stores:
         """The address for a login role of the database."""
         return self.postgres.postgres.url(role, self.postgres.password(role), DATABASE)
 
-    def service(self, name: str) -> Service:
-        """A service of the product's name and logins, to be given handlers."""
+    def service(self, name: str, *, replica: str | None = None, restores_itself: bool = False) -> Service:
+        """A replica of a service, with the product's name and logins, to be given handlers."""
         settings = ServiceSettings(
             database_url=SecretStr(self.dsn(name)),
             nats_url=self.nats.url,
             nats_user=name,
             nats_password=SecretStr(self.nats.password(name)),
+            replica=replica or f"{name}-{next(_numbers)}",
             log_level="DEBUG",
         )
-        return Service(name, settings)
+        return Service(name, settings, restores_itself=restores_itself)
 
     def environ(self, name: str) -> dict[str, str]:
         """The same for a process of its own."""
