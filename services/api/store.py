@@ -9,40 +9,58 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import asyncpg
+
 from services.api.domain import Change
+from services.api.pipelines import INSERT_PIPELINE, LockedSteps, NewPipeline
 from shared.contracts.events import encode_event
 from shared.lifecycle.record import JobRecord
 from shared.runtime.database import Database, Tx
-from shared.runtime.errors import Retryable
+from shared.runtime.errors import DatabaseUnavailable, Retryable
 from shared.runtime.telemetry import with_trace
 
-# Lock the rows of these jobs, in the order that every transaction keeps to.
-LOCK: Final = "SELECT record::text FROM jobs WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE"
+# Lock rows in the order that every transaction keeps to; the epoch is that of what follows.
+LOCK: Final = """
+SELECT id, pipeline, record::text AS record, standing.epoch FROM jobs, standing
+WHERE {which} ORDER BY id FOR UPDATE OF jobs
+"""
 
-# Lock one job of a tenant for a command.
-LOCK_ONE: Final = "SELECT record::text FROM jobs WHERE id = $1 AND tenant = $2 FOR UPDATE"
+# These jobs; of a pipeline all its steps, for the end of one is also told to others.
+WITH_STEPS: Final = """
+id = ANY (ARRAY(
+    SELECT unnest($1::text[])
+    UNION
+    SELECT sibling.id FROM jobs AS step JOIN jobs AS sibling ON sibling.pipeline = step.pipeline
+    WHERE step.id = ANY ($1::text[])
+))
+"""
+LOCK_JOBS: Final = LOCK.format(which=WITH_STEPS)
+LOCK_ONE: Final = LOCK.format(which=f"{WITH_STEPS} AND tenant = $2")
+LOCK_PIPELINE: Final = LOCK.format(which="pipeline = $1 AND tenant = $2")
 
-# The next versions; guarded by the version before, though the lock makes a stale one impossible.
+# The next versions; guarded by the version before, though the lock makes a stale one impossible, and by the epoch.
 UPDATE: Final = """
 UPDATE jobs
 SET state = next.state, epoch = next.epoch, seq = next.seq, record = next.record::jsonb, updated_at = next.at
 FROM unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::text[], $6::timestamptz[])
     AS next (id, state, epoch, seq, record, at)
-WHERE jobs.id = next.id AND jobs.epoch = next.epoch AND jobs.seq = next.seq - 1
+WHERE jobs.id = next.id AND jobs.epoch <= next.epoch AND jobs.seq = next.seq - 1
+    AND next.epoch = (SELECT epoch FROM standing)
 """
 
 # New jobs with their specs, each digest once; the digests in order, so that two transactions with the same new ones
-# do not wait for each other in turn.
+# do not wait for each other in turn. None of an epoch that a restore has ended.
 INSERT: Final = """
 WITH spec AS (
     INSERT INTO specs (tenant, digest, spec)
     SELECT $1, digest, spec::jsonb FROM unnest($2::text[], $3::text[]) AS new (digest, spec) ORDER BY digest
     ON CONFLICT DO NOTHING
 )
-INSERT INTO jobs (id, tenant, state, name, spec_digest, epoch, seq, record, submitted_at, updated_at)
-SELECT id, $1, state, name, spec_digest, epoch, seq, record::jsonb, at, at
+INSERT INTO jobs (id, tenant, state, name, spec_digest, epoch, seq, record, submitted_at, updated_at, pipeline)
+SELECT id, $1, state, name, spec_digest, new.epoch, seq, record::jsonb, at, at, $12
 FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::int[], $9::int[], $10::text[], $11::timestamptz[])
     AS new (id, state, name, spec_digest, epoch, seq, record, at)
+WHERE new.epoch = (SELECT epoch FROM standing)
 """
 
 # Several tenants in the order that every transaction keeps to.
@@ -88,22 +106,29 @@ class Changes:
         self.tx = tx
         self.tenants: set[str] = set()
         """Those whose log grew."""
+        self._steps = LockedSteps(_in_this_epoch)
 
     async def lock(self, ids: Iterable[str]) -> dict[str, JobRecord]:
-        """The records of these jobs, theirs alone until the commit; unknown ids are left out."""
-        rows = await self.tx.fetch(LOCK, list(ids))
-        records = [JobRecord.model_validate_json(row[0]) for row in rows]
-        return {record.id: record for record in records}
+        """The records of these jobs in the epoch of their next versions, theirs alone until the commit; unknown ids are
+        left out."""
+        wanted = set(ids)
+        rows = self._steps.noted(await self.tx.fetch(LOCK_JOBS, list(wanted)))
+        return {row["id"]: _in_this_epoch(row) for row in rows if row["id"] in wanted}
 
     async def lock_one(self, tenant: str, job: str) -> JobRecord | None:
-        """The tenant's job, or None."""
-        text = await self.tx.fetchval(LOCK_ONE, job, tenant)
-        return None if text is None else JobRecord.model_validate_json(text)
+        """The tenant's job in the epoch of its next version, or None."""
+        rows = self._steps.noted(await self.tx.fetch(LOCK_ONE, [job], tenant))
+        return next((_in_this_epoch(row) for row in rows if row["id"] == job), None)
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        """Write the next versions and log them."""
-        if not changes:
+    async def lock_pipeline(self, tenant: str, pipeline: str) -> list[JobRecord]:
+        """The same for all steps of a pipeline, in their order; none where the tenant has no such pipeline."""
+        return [_in_this_epoch(row) for row in self._steps.noted(await self.tx.fetch(LOCK_PIPELINE, pipeline, tenant))]
+
+    async def apply(self, given: Sequence[Change]) -> None:
+        """Write the next versions and log them, with what the end of a step means for the steps after it."""
+        if not given:
             return
+        changes = self._steps.with_what_follows(given)
         entries = [Entry.of(change) for change in changes]
         records = [change.record for change in changes]
         tag = await self.tx.execute(
@@ -119,10 +144,15 @@ class Changes:
             raise Retryable(f"{len(changes)} records were to be updated, and {tag.split()[-1]} were: read them again")
         await self._append(entries)
 
-    async def create(self, tenant: str, entries: Sequence[Entry], specs: Mapping[str, str]) -> None:
-        """Insert new jobs of a tenant, with the specs by digest that they name, and log them."""
+    async def create(
+        self, tenant: str, entries: Sequence[Entry], specs: Mapping[str, str], pipeline: NewPipeline | None = None
+    ) -> None:
+        """Insert new jobs of a tenant, with the specs by digest that they name, and log them; with `pipeline` they are
+        its steps."""
         records = [entry.change.record for entry in entries]
-        await self.tx.execute(
+        if pipeline is not None:
+            await self.tx.execute(INSERT_PIPELINE, *pipeline.columns(tenant))
+        tag = await self.tx.execute(
             INSERT,
             tenant,
             list(specs),
@@ -135,7 +165,10 @@ class Changes:
             [record.seq for record in records],
             [entry.stored for entry in entries],
             [record.submitted_at for record in records],
+            None if pipeline is None else pipeline.id,
         )
+        if tag != f"INSERT 0 {len(entries)}":
+            raise DatabaseUnavailable("the database was restored under this process, which has to be started again")
         await self._append(entries)
 
     async def _append(self, entries: Sequence[Entry]) -> None:
@@ -169,6 +202,11 @@ class Changes:
             )
         self.tenants.update(counts)
         self.tx.wake_relay()
+
+
+def _in_this_epoch(row: asyncpg.Record) -> JobRecord:
+    record = JobRecord.model_validate_json(row["record"])
+    return record if record.epoch == row["epoch"] else record.model_copy(update={"epoch": row["epoch"]})
 
 
 class JobStore:

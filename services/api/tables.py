@@ -79,6 +79,7 @@ class Job(Base, table=True):
         Index("jobs_by_state", "tenant", "state", desc("id")),
         Index("jobs_by_name", "tenant", "name", desc("id")),
         Index("jobs_open", "id", postgresql_where=text(f"state IN ({OPEN})")),
+        Index("jobs_of_pipeline", "pipeline", "id", postgresql_where=text("pipeline IS NOT NULL")),
     )
     id: str = _text(key=True)
     tenant: str = _text()
@@ -90,6 +91,20 @@ class Job(Base, table=True):
     record: Any = _json()
     submitted_at: datetime = _time()
     updated_at: datetime = _time()
+    pipeline: str | None = _text(null=True)
+
+
+class Pipeline(Base, table=True):
+    """Jobs that run one after the other: its steps, whose order is that of their ids."""
+
+    __tablename__ = "pipelines"
+    __table_args__ = (Index("pipelines_of_tenant", "tenant", desc("id")),)
+    id: str = _text(key=True)
+    tenant: str = _text()
+    project: str = _text()
+    user_name: str = _text()
+    name: str = _text()
+    submitted_at: datetime = _time()
 
 
 class Spec(Base, table=True):

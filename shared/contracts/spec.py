@@ -3,9 +3,9 @@
 import hashlib
 import json
 import re
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, WithJsonSchema, field_validator
 
 from shared.contracts.given import Name
 from shared.contracts.snapshot import shown
@@ -18,6 +18,8 @@ _NOT_UTF8: Final = "is not UTF-8 text, which a spec cannot carry: put such bytes
 MAX_TIME_LIMIT_SECONDS: Final = 10 * 365 * 86_400
 MAX_ARGUMENTS: Final = 4096
 MAX_SPEC_BYTES: Final = 48 * 1024
+MAX_STEPS: Final = 20
+"""Steps of a pipeline."""
 
 
 class JobSpec(BaseModel):
@@ -122,6 +124,17 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+def _is_project(value: str) -> str:
+    if not _PROJECT.fullmatch(value):
+        raise ValueError(f"{shown(value)} was given; a project is 1 to 40 of a-z, 0-9 and -, not first a -")
+    return value
+
+
+Project = Annotated[
+    str, AfterValidator(_is_project), WithJsonSchema({"type": "string", "pattern": f"^{_PROJECT.pattern}$"})
+]
+
+
 class SubmitRequest(BaseModel):
     """One job to submit (`POST /v1/jobs`)."""
 
@@ -129,12 +142,24 @@ class SubmitRequest(BaseModel):
 
     spec: JobSpec
     name: Name | None = None
-    project: str = Field(default="default", json_schema_extra={"pattern": f"^{_PROJECT.pattern}$"})
+    project: Project = "default"
     priority: StrictInt = Field(default=0, ge=-100, le=100)
 
-    @field_validator("project")
+
+class PipelineRequest(BaseModel):
+    """Jobs to run one after the other (`POST /v1/pipelines`). `project` is that of the steps that name none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name | None = None
+    project: Project | None = None
+    steps: tuple[SubmitRequest, ...] = Field(min_length=1, max_length=MAX_STEPS)
+
+    @field_validator("steps")
     @classmethod
-    def _project_is_a_name(cls, value: str) -> str:
-        if not _PROJECT.fullmatch(value):
-            raise ValueError(f"{shown(value)} was given; a project is 1 to 40 of a-z, 0-9 and -, not first a -")
+    def _names_differ(cls, value: tuple[SubmitRequest, ...]) -> tuple[SubmitRequest, ...]:
+        names = [step.name for step in value if step.name is not None]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two steps are named {shown(name)}: give each a name of its own")
         return value

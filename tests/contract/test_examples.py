@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from shared.contracts.events import JobEvent, decode_event, encode_event
 from shared.contracts.facts import decode_fact, encode_fact
-from shared.contracts.spec import JobSpec, SubmitRequest
+from shared.contracts.spec import JobSpec, PipelineRequest, SubmitRequest
 from shared.contracts.subjects import FACT_KINDS
 from shared.lifecycle.facts import FACT
 from shared.lifecycle.inputs import INPUT
@@ -17,7 +17,8 @@ from tests.contract.models import models
 
 EXAMPLES = Path(__file__).with_name("examples")
 MODELS = models()
-ON_THE_WIRE = [(name, model) for name, model in MODELS.items() if model not in (JobEvent, JobSpec, SubmitRequest)]
+FROM_PEOPLE = (JobSpec, SubmitRequest, PipelineRequest)
+ON_THE_WIRE = [(name, model) for name, model in MODELS.items() if model not in (JobEvent, *FROM_PEOPLE)]
 SENDERS = {kind: service for service, kinds in FACT_KINDS.items() for kind in kinds}
 
 
