@@ -69,7 +69,9 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
     asking = Asking(service)
     access = Access(service.db, single_tenant=settings.single_tenant)
     retries = Retries(budget=settings.retry_budget, infrastructure_budget=settings.infrastructure_retry_budget)
-    submitting = Submitting(service.db, store, reads, asking, service.clock, retries)
+    submitting = Submitting(
+        service.db, store, reads, asking, service.clock, retries, epoch=lambda: service.standing.epoch
+    )
     handlers.register(service, Facts(service, store), Announcer(service.db, service.clock))
     service.every(0)(feed.poll)
 

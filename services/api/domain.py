@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from shared.contracts.facts import NotYours, decode_fact
 from shared.contracts.ids import is_id
-from shared.lifecycle.advance import advance
+from shared.lifecycle.advance import advance, reset
 from shared.lifecycle.facts import AnyFact
-from shared.lifecycle.inputs import INPUT, AnyCommand, AnyInput
+from shared.lifecycle.inputs import INPUT, AnyCommand, AnyInput, Reset
 from shared.lifecycle.outcome import Outcome
 from shared.lifecycle.picture import segment_of
 from shared.lifecycle.record import JobRecord
@@ -98,11 +98,22 @@ def take_command(record: JobRecord, command: AnyCommand, now: datetime) -> tuple
     return Change(done.record, done.event, now, logged, record), done.outcomes[0]
 
 
-def replay(first: JobRecord, log: Iterable[tuple[Sequence[Mapping[str, object]], datetime]]) -> JobRecord:
-    """The record that the logged inputs, each with its event's time, make of the first version: the current one."""
+def reset_of(record: JobRecord, item: Reset, now: datetime) -> Change:
+    """The record as a new version, told again to everybody."""
+    done = reset(record, item)
+    assert done.event is not None, "a reset is always told"
+    return Change(done.record, done.event, now, f"[{item.model_dump_json(exclude_none=True)}]", record)
+
+
+def replay(first: JobRecord, log: Iterable[tuple[Sequence[Mapping[str, object]], datetime, int]]) -> JobRecord:
+    """The record that the logged inputs, each with its event's time and epoch, make of the first version: the current
+    one."""
     record = first
-    for inputs, at in log:
-        record = advance(record, [_input(one) for one in inputs], at).record
+    for inputs, at, epoch in log:
+        if inputs and inputs[0]["kind"] == "reset":
+            record = reset(record, Reset.model_validate(inputs[0])).record
+        else:
+            record = advance(record.model_copy(update={"epoch": epoch}), [_input(one) for one in inputs], at).record
     return record
 
 

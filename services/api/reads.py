@@ -32,7 +32,7 @@ WHERE job = $1 AND tenant = $2 AND (epoch, seq) > ($3, $4) ORDER BY epoch, seq L
 """
 
 # Everything that a replay needs.
-INPUTS: Final = "SELECT body, inputs, at FROM events WHERE job = $1 ORDER BY epoch, seq"
+INPUTS: Final = "SELECT body, inputs, at, epoch FROM events WHERE job = $1 ORDER BY epoch, seq"
 
 SNAPSHOTS: Final = "SELECT digest FROM snapshots WHERE tenant = $1 AND digest = ANY ($2::text[])"
 
@@ -91,8 +91,8 @@ class Reads:
         rows = await self._database.fetch(LOG, job, tenant, *after, limit)
         return [Logged(job, row["epoch"], row["seq"], row["position"], row["type"], row["body"]) for row in rows]
 
-    async def inputs(self, job: str) -> list[tuple[bytes, list[dict[str, object]], datetime]]:
-        """Event bodies, the inputs that caused them and their times, oldest first."""
+    async def inputs(self, job: str) -> list[tuple[bytes, list[dict[str, object]], datetime, int]]:
+        """Event bodies, the inputs that caused them, their times and epochs, oldest first."""
         return [tuple(row) for row in await self._database.fetch(INPUTS, job)]
 
     async def known_snapshots(self, tenant: str, digests: Sequence[str]) -> set[str]:

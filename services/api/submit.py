@@ -69,7 +69,14 @@ class Submitting:
     """Makes jobs."""
 
     def __init__(
-        self, database: Database, store: JobStore, reads: Reads, asking: Asking, clock: Clock, retries: Retries
+        self,
+        database: Database,
+        store: JobStore,
+        reads: Reads,
+        asking: Asking,
+        clock: Clock,
+        retries: Retries,
+        epoch: Callable[[], int],
     ) -> None:
         self._database = database
         self._store = store
@@ -77,6 +84,7 @@ class Submitting:
         self._asking = asking
         self._clock = clock
         self._retries = retries
+        self._epoch = epoch
 
     async def submit(
         self, caller: Caller, requests: Sequence[SubmitRequest], key: Key | None, answer: Callable[[Sequence[New]], str]
@@ -154,6 +162,7 @@ class Submitting:
                 resources=request.spec.resources(),
                 has_outputs=bool(request.spec.outputs or request.spec.expect),
                 now=now,
+                epoch=self._epoch(),
                 project=request.project,
                 priority=request.priority,
                 retries=self._retries,

@@ -81,8 +81,8 @@ async def _decide(api: Api, caller: Caller, job: str, command: AnyCommand) -> Re
         change, outcome = take_command(record, command, api.clock.now())
         if change is not None:
             await tx.apply([change])
-            record = change.record
     if outcome.what == "refused":
         raise Problem("conflict", f"{command.kind} is not possible: {outcome.why}", state=record.state)
-    spec = (await api.job(caller, job)).spec
-    return as_json((await views(api, caller, [Found(record, spec)]))[0])
+    found = await api.job(caller, job)
+    shown = found if change is None else Found(change.record, found.spec)
+    return as_json((await views(api, caller, [shown]))[0])

@@ -74,7 +74,7 @@ async def test_replaying_the_logged_inputs_gives_the_current_record(api: Running
     first = decode_event(log[0][0]).job
     found = await api.api.reads.job("acme", job)
     assert found is not None
-    assert replay(first, [(inputs, at) for _, inputs, at in log[1:]]) == found.record
+    assert replay(first, [entry[1:] for entry in log[1:]]) == found.record
     assert found.record.seq == len(log) > 2
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from services.api.domain import BadFact, Reported, read_fact, replay, take_command, take_facts
+from services.api.domain import BadFact, Change, Reported, read_fact, replay, reset_of, take_command, take_facts
 from shared.contracts.ids import new_id
 from shared.lifecycle.advance import create
-from shared.lifecycle.inputs import Hold, Release
+from shared.lifecycle.inputs import Hold, Release, Reset
 from shared.lifecycle.record import JobRecord, Resources
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,5 +99,20 @@ def test_replays_commands_and_a_refused_admission() -> None:
     assert outcomes[0].what == "refused"
     released, _ = take_command(refused.record, Release(actor="rin", at=NOW), NOW)
     assert released is not None
-    log = [(orjson.loads(change.inputs), change.at) for change in (held, refused, released)]
-    assert replay(first, log) == released.record
+    assert _replayed(first, held, refused, released) == released.record
+
+
+def test_replays_a_restore_and_what_came_before_its_reset() -> None:
+    """A command may come in the new epoch before the job is told again."""
+    first = _a_job()
+    restored = first.model_copy(update={"epoch": 2})
+    held, _ = take_command(restored, Hold(actor="rin", at=NOW, reason="wait"), NOW)
+    assert held is not None
+    told = reset_of(held.record, Reset(epoch=2, backup_at=NOW), NOW)
+    again = reset_of(told.record, Reset(epoch=3), NOW)
+    assert (again.event, again.record.epoch, again.record.seq) == ("reset", 3, 4)
+    assert _replayed(first, held, told, again) == again.record
+
+
+def _replayed(first: JobRecord, *changes: Change) -> JobRecord:
+    return replay(first, [(orjson.loads(change.inputs), change.at, change.record.epoch) for change in changes])
