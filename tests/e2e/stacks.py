@@ -4,20 +4,24 @@ import json
 import os
 import pty
 import pwd
+import shutil
+import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from infra.embedded.binaries import find_postgres
 from infra.embedded.home import Home
+from infra.embedded.nats import Nats
 from infra.embedded.postgres import SUPERUSER, Postgres
 from infra.embedded.processes import Account
+from infra.embedded.state import State
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
 
@@ -129,6 +133,44 @@ class Stack:
     def processes(self) -> dict[str, dict[str, Any]]:
         """`tidegate ps --json`, by name."""
         return {row["name"]: row for row in self.cli("ps", "--json").json}
+
+    @contextmanager
+    def server_down(self, name: str, number: signal.Signals = signal.SIGKILL) -> Iterator[None]:
+        """`postgres` or `nats` is ended by a signal, and stays away while the block runs.
+
+        Its supervisor, which would start it again at once, is stopped for as long.
+        """
+        state = State.read(Home(self.home))
+        assert state is not None
+        server = next(entry.identity for entry in state.processes if entry.name == name)
+        assert server is not None, f"{name} does not run"
+        assert state.supervisor.send(signal.SIGSTOP)
+        try:
+            assert server.send(number)
+            assert server.gone_within(30)
+            yield
+        finally:
+            state.supervisor.send(signal.SIGCONT)
+
+    def copy_nats_store(self, copy: Path) -> None:
+        """The broker's store as of one moment: the server stands still meanwhile."""
+        server = self.processes()["nats"]["pid"]
+        os.kill(server, signal.SIGSTOP)
+        try:
+            shutil.copytree(self._nats_store, copy)
+        finally:
+            os.kill(server, signal.SIGCONT)
+
+    def replace_nats_store(self, copy: Path | None) -> None:
+        """Kill nats-server; what it finds when it is started again is an older copy of its store, or (None) nothing."""
+        with self.server_down("nats"):
+            shutil.rmtree(self._nats_store)
+            if copy is not None:
+                shutil.copytree(copy, self._nats_store)
+
+    @property
+    def _nats_store(self) -> Path:
+        return Nats(Path(), Home(self.home).nats, 0).store
 
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:

@@ -203,15 +203,6 @@ def test_a_second_up_on_the_same_home_says_that_it_is_running(stack: Stack) -> N
     assert stack.endpoint["url"] in ended.err
 
 
-@pytest.mark.parametrize("part", ["postgres", "nats", "runner"])
-def test_jobs_go_on_though_a_server_is_killed(stack: Stack, part: str) -> None:
-    before = stack.processes()[part]
-    os.kill(before["pid"], signal.SIGKILL)
-    eventually(lambda: stack.processes()[part]["restarts"] == before["restarts"] + 1, f"{part} to be started again")
-    eventually(lambda: stack.processes()[part]["state"] == "running", f"{part} to answer")
-    assert stack.run("true")["state"] == "SUCCEEDED"
-
-
 def test_down_leaves_no_process_and_no_endpoint(stack: Stack) -> None:
     before = identities(stack)
     assert set(before) == PARTS | {"supervisor"}

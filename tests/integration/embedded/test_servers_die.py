@@ -1,0 +1,66 @@
+"""A server of a running stack is killed, or comes back with less than it had: it is started again by itself."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import nats
+import pytest
+
+from infra.embedded.home import Home
+from tests.e2e.stacks import Stack, eventually
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = Stack(tmp_path_factory.mktemp("servers"))
+    running.up("--virtual-gpus", "1")
+    yield running
+    running.down()
+
+
+@pytest.mark.parametrize(
+    ("server", "number"),
+    [
+        pytest.param("postgres", signal.SIGQUIT, id="postgres is shut down at once"),
+        pytest.param("postgres", signal.SIGKILL, id="postgres is killed"),
+        pytest.param("nats", signal.SIGKILL, id="nats is killed"),
+        pytest.param("runner", signal.SIGKILL, id="the runner is killed"),
+    ],
+)
+def test_a_server_that_dies_is_shown_as_gone_and_is_started_again(
+    stack: Stack, server: str, number: signal.Signals
+) -> None:
+    before = stack.processes()[server]
+    with stack.server_down(server, number):
+        shown = stack.processes()[server]
+        assert (shown["state"], shown["pid"]) == ("stopped", None)
+    eventually(lambda: stack.processes()[server]["state"] == "running", f"{server} to answer again")
+    after = stack.processes()[server]
+    assert after["restarts"] == before["restarts"] + 1
+    assert after["pid"] != before["pid"]
+    assert stack.run("true")["state"] == "SUCCEEDED"
+
+
+async def test_the_store_of_nats_can_be_put_back_to_what_it_was_and_lost(stack: Stack, tmp_path: Path) -> None:
+    await _mark(stack)
+    stack.copy_nats_store(tmp_path / "copy")
+    assert await _mark(stack) == 2
+    stack.replace_nats_store(tmp_path / "copy")
+    eventually(lambda: stack.processes()["nats"]["state"] == "running", "nats to answer again")
+    assert await _mark(stack) == 2
+    stack.replace_nats_store(None)
+    eventually(lambda: stack.processes()["nats"]["state"] == "running", "nats to answer again")
+    assert await _mark(stack) == 1
+
+
+async def _mark(stack: Stack) -> int:
+    """Store one more message in a stream that no service knows; its number there."""
+    password = Home(stack.home).secret("admin.nats.password")
+    login = {"user": "admin", "password": password, "inbox_prefix": "_INBOX_admin"}
+    connection = await nats.connect(stack.endpoint["nats_url"], **login)
+    try:
+        await connection.jetstream().add_stream(name="MARKS", subjects=["marks"])
+        return (await connection.jetstream().publish("marks", b"")).seq
+    finally:
+        await connection.close()
