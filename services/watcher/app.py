@@ -56,7 +56,7 @@ class Pace:
 
 def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     """The service, ready to run."""
-    service = Service("watcher", settings, clock=clock)
+    service = Service("watcher", settings, clock=clock, restores_itself=True)
     store = Store(service.db)
     backend = LocalClient(settings.local_root)
     pace = Pace()
