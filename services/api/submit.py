@@ -6,21 +6,22 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Final
 
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from services.api.access import Caller
 from services.api.asking import Asking
 from services.api.domain import Change
 from services.api.offered import not_carried_out, overridden
+from services.api.pipelines import NewPipeline
 from services.api.problems import Problem
 from services.api.reads import Reads
 from services.api.sentences import place
 from services.api.store import Entry, JobStore
+from services.api.submission import Submission
 from services.api.texts import not_storable
-from shared.contracts.given import LONGEST_NAME
 from shared.contracts.ids import new_id
 from shared.contracts.spec import MAX_SPEC_BYTES, SubmitRequest
 from shared.lifecycle.advance import create
@@ -52,7 +53,7 @@ class Key:
     digest: bytes
 
     @classmethod
-    def of(cls, key: str | None, requests: Sequence[SubmitRequest]) -> "Key | None":
+    def of(cls, key: str | None, requests: Sequence[BaseModel]) -> "Key | None":
         """None where no key was sent. Equal jobs make equal digests, however their JSON was written."""
         if key is None:
             return None
@@ -87,20 +88,22 @@ class Submitting:
         self._epoch = epoch
 
     async def submit(
-        self, caller: Caller, requests: Sequence[SubmitRequest], key: Key | None, answer: Callable[[Sequence[New]], str]
+        self, caller: Caller, given: Submission, key: Key | None, answer: Callable[[Sequence[New]], str]
     ) -> str:
         """All jobs or none, and the JSON that `answer` makes of them; a known key gives its first answer again."""
         if key is not None and (told := await self._recall(caller.tenant, key)) is not None:
             return told
-        specs = _checked(requests)
-        await self._snapshots_exist(caller.tenant, requests)
-        warnings = await self._could_pass(caller.tenant, requests)
-        new = await self._made(caller, requests, specs, warnings, self._clock.now())
+        specs = _checked(given)
+        await self._snapshots_exist(caller.tenant, given)
+        warnings = await self._could_pass(caller.tenant, given)
+        now = self._clock.now()
+        pipeline = given.new_pipeline(caller.user, now)
+        new = await self._made(caller, given, pipeline, specs, warnings, now)
         response = answer(new)
         entries = await _encoded(new)
         async with self._store.transaction() as tx:
             if key is None or await tx.tx.fetchval(CLAIM, caller.tenant, key.key, key.digest, response):
-                await tx.create(caller.tenant, entries, {one.record.spec_digest: one.spec for one in new})
+                await tx.create(caller.tenant, entries, {one.record.spec_digest: one.spec for one in new}, pipeline)
                 return response
         told = None if key is None else await self._recall(caller.tenant, key)
         assert told is not None, "only another request with the same key can have come first"
@@ -113,57 +116,59 @@ class Submitting:
             raise Problem("idempotency-key-reused", detail)
         return None if row is None else row["response"]
 
-    async def _snapshots_exist(self, tenant: str, requests: Sequence[SubmitRequest]) -> None:
-        named = {request.spec.snapshot for request in requests if request.spec.snapshot is not None}
+    async def _snapshots_exist(self, tenant: str, given: Submission) -> None:
+        named = {request.spec.snapshot for request in given.requests if request.spec.snapshot is not None}
         if not named:
             return
         missing = named - await self._reads.known_snapshots(tenant, sorted(named))
-        for index, request in enumerate(requests):
+        for index, request in enumerate(given.requests):
             if request.spec.snapshot in missing:
                 raise Problem(
                     "invalid",
-                    f"{_field(requests, index)}spec.snapshot: {request.spec.snapshot} is not stored for tenant "
+                    f"{given.field(index)}spec.snapshot: {request.spec.snapshot} is not stored for tenant "
                     f"{tenant}: send it first with PUT /v1/snapshots/DIGEST",
                 )
 
-    async def _could_pass(self, tenant: str, requests: Sequence[SubmitRequest]) -> tuple[str, ...]:
+    async def _could_pass(self, tenant: str, given: Submission) -> tuple[str, ...]:
         """Refuse what no gate would ever let through; a warning where that could not be found out."""
         asked: dict[Resources, int] = {}
-        for index, request in enumerate(requests):
+        for index, request in enumerate(given.requests):
             asked.setdefault(request.spec.resources(), index)
         answer = await self._asking.fits(tenant, list(asked))
         if isinstance(answer, str):
             return (f"could not be checked at submit: whether it fits the quota and the clusters ({answer})",)
         for index, why_not in zip(asked.values(), answer, strict=True):
             if why_not is not None:
-                raise Problem("can-never-run", f"{_job(requests, index)}{why_not}")
+                raise Problem("can-never-run", f"{given.job(index)}{why_not}")
         return ()
 
     async def _made(
         self,
         caller: Caller,
-        requests: Sequence[SubmitRequest],
+        given: Submission,
+        pipeline: NewPipeline | None,
         specs: Sequence[str],
         warnings: tuple[str, ...],
         now: datetime,
     ) -> list[New]:
         """The records, whose ids rise in the order given."""
-        ids = sorted(new_id("j", now) for _ in requests)
+        ids = sorted(new_id("j", now) for _ in given.requests)
         new = []
-        for index, (id_, request, spec) in enumerate(zip(ids, requests, specs, strict=True)):
+        for index, (id_, request, spec) in enumerate(zip(ids, given.requests, specs, strict=True)):
             if index % _BREATHE_AFTER == _BREATHE_AFTER - 1:
                 await asyncio.sleep(0)
             record = create(
                 id=id_,
                 tenant=caller.tenant,
                 user=caller.user,
-                name=request.name or _named_after(request.spec.command[0]),
+                name=given.name(index),
                 spec_digest=request.spec.digest(),
                 resources=request.spec.resources(),
                 has_outputs=bool(request.spec.outputs or request.spec.expect),
                 now=now,
                 epoch=self._epoch(),
                 project=request.project,
+                pipeline=given.place(index, pipeline, ids),
                 priority=request.priority,
                 retries=self._retries,
                 warnings=(*warnings, *overridden(request.spec)),
@@ -172,26 +177,20 @@ class Submitting:
         return new
 
 
-def _named_after(program: str) -> str:
-    """The name of a job that was given none."""
-    name = "".join(one if one.isprintable() else "?" for one in PurePosixPath(program).name[:LONGEST_NAME])
-    return name if name.strip() else "job"
-
-
-def _checked(requests: Sequence[SubmitRequest]) -> list[str]:
+def _checked(given: Submission) -> list[str]:
     """The specs' JSON; refuses what nothing carries out, what is too long, and what the database cannot hold."""
     specs = []
-    for index, request in enumerate(requests):
+    for index, request in enumerate(given.requests):
         if why := _not_storable(request):
-            raise Problem("invalid", f"{_field(requests, index)}{why}")
+            raise Problem("invalid", f"{given.field(index)}{why}")
         if why := not_carried_out(request.spec):
-            raise Problem("invalid", f"{_field(requests, index)}{why}")
+            raise Problem("invalid", f"{given.field(index)}{why}")
         spec = request.spec.model_dump_json()
         size = len(spec.encode())
         if size > MAX_SPEC_BYTES:
             raise Problem(
                 "too-large",
-                f"{_job(requests, index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
+                f"{given.job(index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
                 "put long lists into a file of the submitted directory",
             )
         specs.append(spec)
@@ -217,11 +216,3 @@ async def _encoded(new: Sequence[New]) -> list[Entry]:
             await asyncio.sleep(0)
         entries.append(Entry.of(Change(one.record, "queued", one.record.submitted_at, "[]")))
     return entries
-
-
-def _job(requests: Sequence[SubmitRequest], index: int) -> str:
-    return f"jobs[{index}]: " if len(requests) > 1 else ""
-
-
-def _field(requests: Sequence[SubmitRequest], index: int) -> str:
-    return f"jobs[{index}]." if len(requests) > 1 else ""

@@ -13,6 +13,7 @@ from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, as_json
 from services.api.problems import Problem
 from services.api.reads import Found
+from services.api.submission import Submission
 from services.api.submit import Key, New
 from services.api.views import job_view
 from shared.client.views import JobPage, JobView
@@ -51,7 +52,7 @@ async def submit(body: SubmitRequest, api: ApiPart, caller: CallerPart, key: Ide
         spec = orjson.loads(new[0].spec)
         return orjson.dumps(job_view(new[0].record, spec, api.clock.now(), is_admin=caller.is_admin)).decode()
 
-    view = await api.submitting.submit(caller, [body], Key.of(key, [body]), answer)
+    view = await api.submitting.submit(caller, Submission([body]), Key.of(key, [body]), answer)
     return Response(view, 201, {"Location": f"/v1/jobs/{orjson.loads(view)['id']}"}, "application/json")
 
 
@@ -62,7 +63,7 @@ async def submit_batch(body: Batch, api: ApiPart, caller: CallerPart, key: Idemp
     def answer(new: Sequence[New]) -> str:
         return orjson.dumps({"ids": [one.record.id for one in new]}).decode()
 
-    ids = await api.submitting.submit(caller, body.jobs, Key.of(key, body.jobs), answer)
+    ids = await api.submitting.submit(caller, Submission(body.jobs), Key.of(key, body.jobs), answer)
     return Response(ids, 201, media_type="application/json")
 
 
