@@ -1,4 +1,4 @@
-"""`tidegate usage | quota | token | dead-letters`: what was used, the limits, who may come in, what got stuck."""
+"""`tidegate usage | quota | token | dead-letters | admin`: what was used, the limits, who may come in, what got stuck."""
 
 from typing import Annotated, Any
 
@@ -8,11 +8,13 @@ from services.cli.escapes import marked, printable
 from services.cli.listing import Listing
 from services.cli.output import out, print_json
 from services.cli.session import connect
+from shared.runtime import failpoints
 
 AsJson = Annotated[bool, typer.Option("--json", help="print the API's own objects")]
 quota = typer.Typer(help="How much a tenant may hold at once.", no_args_is_help=True)
 token = typer.Typer(help="Who may come in.", no_args_is_help=True)
 dead = typer.Typer(help="Messages that kept failing, parked so that they block nothing.", no_args_is_help=True)
+admin = typer.Typer(help="For who runs the deployment.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +22,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(quota, name="quota")
     app.add_typer(token, name="token")
     app.add_typer(dead, name="dead-letters")
+    app.add_typer(admin, name="admin")
 
 
 def usage(
@@ -170,3 +173,30 @@ def dead_retry(service: Annotated[str, typer.Argument()], letter: Annotated[int,
     with connect(admin=True) as client:
         client.call("POST", f"/v1/dead-letters/{service}/{letter}/retry")
     out.print(f"dead letter {letter} of {marked(service)} was handled")
+
+
+@admin.command("orphans", help="List facts of jobs that the database does not know, such as after a restore.")
+def orphans(as_json: AsJson = False) -> None:
+    with connect(admin=True) as client:
+        answer = client.call("GET", "/v1/orphans")
+    if as_json:
+        return print_json(answer)
+    if not answer["items"]:
+        out.print("no orphans")
+        return None
+    rows = Listing("JOB", "TENANT", "ATTEMPT", "SERVICE", "FACT", "KEPT")
+    for row in answer["items"]:
+        rows.add_row(row["job"], row["tenant"], str(row["attempt"]), row["service"], row["kind"], row["kept_at"])
+    rows.print()
+    if answer["total"] > len(answer["items"]):
+        out.print(f"and {answer['total'] - len(answer['items'])} older ones")
+    return None
+
+
+@admin.command("failpoints", help="List the places at which a test harness can kill or stop a service.")
+def list_failpoints(as_json: AsJson = False) -> None:
+    if as_json:
+        points = failpoints.POINTS.items()
+        return print_json([{"name": name, "passed_by": point.services, "what": point.what} for name, point in points])
+    out.print("\n".join(failpoints.lines()), markup=False, soft_wrap=True)
+    return None

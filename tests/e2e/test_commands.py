@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+from shared.runtime.failpoints import POINTS
 from tests.e2e.stacks import TIDEGATE, Stack, eventually
 
 
@@ -211,6 +212,13 @@ def test_ps_lists_every_service_with_its_pid(stack: Stack) -> None:
 
 def test_dead_letters_are_listed(stack: Stack) -> None:
     assert stack.cli("dead-letters", "ls", "--json").json["items"] == []
+
+
+def test_orphans_and_failpoints_are_listed(stack: Stack) -> None:
+    assert stack.cli("admin", "orphans").out == "no orphans\n"
+    assert stack.cli("admin", "orphans", "--json").json == {"items": [], "total": 0}
+    assert stack.cli("admin", "failpoints").out.splitlines()[0].split()[0] == "commit.before"
+    assert {point["name"] for point in stack.cli("admin", "failpoints", "--json").json} == set(POINTS)
 
 
 def test_a_second_up_says_so_and_harms_nothing(stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""Tokens, dead letters, who one is, and the description of all routes."""
+"""Tokens, orphans, dead letters, who one is, and the description of all routes."""
 
 import re
 from typing import Annotated, Final, Literal
@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from services.api.context import AdminPart, ApiPart, CallerPart, as_json
+from services.api.orphans import orphans
 from services.api.problems import Problem
 from shared.contracts.given import Name
 from shared.contracts.subjects import SERVICES
@@ -61,6 +62,13 @@ async def revoke(token_id: str, api: ApiPart, caller: AdminPart) -> Response:
     if not _TOKEN_ID.fullmatch(token_id) or not await api.access.revoke(token_id, api.clock.now()):
         raise Problem("not-found", f"there is no token {token_id[:60]!r}: GET /v1/tokens lists their ids")
     return Response(status_code=204)
+
+
+@router.get("/orphans")
+async def orphaned(api: ApiPart, caller: AdminPart) -> Response:
+    """Facts of jobs that are not in the database, the newest first; `total` counts those that are not shown, too."""
+    items, total = await orphans(api.database)
+    return as_json({"items": items, "total": total})
 
 
 @router.get("/dead-letters")

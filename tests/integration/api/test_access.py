@@ -86,7 +86,10 @@ async def test_lists_and_finds_only_the_tokens_tenant(
 
 async def test_a_users_token_does_nothing_that_needs_an_admin(api: RunningApi, rin: httpx.AsyncClient) -> None:
     for method, path in _routes(api):
-        if path.startswith(("/v1/tokens", "/v1/dead-letters")) or (method, path) == ("PUT", "/v1/quotas/{tenant}"):
+        if path.startswith(("/v1/tokens", "/v1/dead-letters", "/v1/orphans")) or (method, path) == (
+            "PUT",
+            "/v1/quotas/{tenant}",
+        ):
             body = {"tenant": "acme", "user": "x"} if method == "POST" else {"gpus": 1} if method == "PUT" else None
             response = await rin.request(method, _filled(path, "x"), json=body)
             assert response.status_code == 403, (method, path)

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from services.api import facts as facts_module
+from services.api import orphans as orphans_module
 from services.api.domain import read_fact
 from services.api.facts import Facts
 from shared.contracts.facts import encode_fact
@@ -118,6 +119,19 @@ async def test_keeps_no_more_orphans_than_the_bound(api: RunningApi, monkeypatch
     for number in range(6):
         await _take(api, _early(new_id("j", datetime.now(UTC)), number))
     assert await api.service.db.fetchval("SELECT array_agg(n ORDER BY n) FROM orphans") == [3, 4, 5]
+
+
+async def test_lists_orphans_to_an_admin(
+    api: RunningApi, ada: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphans_module, "LISTED", 2)
+    jobs = [new_id("j", datetime.now(UTC)) for _ in range(3)]
+    for number, job in enumerate(jobs):
+        await _take(api, _early(job, number))
+    listed = (await ada.get("/v1/orphans")).json()
+    assert ([item["job"] for item in listed["items"]], listed["total"]) == (jobs[:0:-1], 3)
+    first = {key: value for key, value in listed["items"][0].items() if key not in ("job", "kept_at")}
+    assert first == {"tenant": "acme", "attempt": 1, "service": "gatekeeper", "kind": "admitted", "epoch": 1, "n": 2}
 
 
 async def test_drops_facts_of_deleted_jobs(api: RunningApi) -> None:
