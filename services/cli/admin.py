@@ -1,4 +1,4 @@
-"""`tidegate usage | quota | token | dead-letters | admin`: what was used, the limits, who may come in, what got stuck."""
+"""`tidegate usage | quota | token | dead-letters | admin`: what was used, limits, who may come in, what got stuck."""
 
 from typing import Annotated, Any
 
