@@ -26,7 +26,7 @@ from services.api.feed import Feed
 from services.api.outbox import EventLog
 from services.api.problems import CONTENT_TYPE, Problem, ProblemBody, of_status
 from services.api.reads import Reads
-from services.api.routes import admin, commands, events, jobs, logs, outputs, snapshots, usage
+from services.api.routes import admin, commands, events, jobs, logs, outputs, pipelines, snapshots, usage
 from services.api.sentences import invalid
 from services.api.settings import ApiSettings
 from services.api.store import JobStore
@@ -39,6 +39,7 @@ from shared.runtime.service import Service
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     jobs.router,
     commands.router,
+    pipelines.router,
     events.router,
     logs.router,
     outputs.router,

@@ -1,12 +1,14 @@
-"""The job as the API shows it: the fields that clients of this version read. Unknown fields are kept and ignored."""
+"""Jobs and pipelines as the API shows them: the fields that clients of this version read. Unknown ones are kept and
+ignored."""
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.actions import Action
 from shared.lifecycle.facts import Finding, Gate
+from shared.lifecycle.pipeline import PipelineWord
 from shared.lifecycle.reasons import EndReason
-from shared.lifecycle.record import Attempt, Backend, Exit, Stage
+from shared.lifecycle.record import Attempt, Backend, Exit, PipelineRef, Stage
 from shared.lifecycle.states import TERMINAL, StageName, State
 
 
@@ -26,6 +28,7 @@ class JobView(BaseModel):
     project: str
     user: str
     name: str
+    pipeline: PipelineRef | None = None
     state: State
     phase: str | None = None
     desired_state: str
@@ -62,4 +65,56 @@ class JobPage(BaseModel):
     """One page of a listing; `next_cursor` asks for the next, none at the end."""
 
     items: tuple[JobView, ...]
+    next_cursor: str | None = None
+
+
+class StepView(BaseModel):
+    """A step of a pipeline: its job in short (`GET /v1/jobs/{job}` shows it whole)."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    job: str
+    name: str
+    index: int
+    state: State
+    desired_state: str
+    waiting_on: str | None = None
+    end_reason: EndReason | None = None
+    failed_stage: StageName | None = None
+    message: str | None = None
+    hint: str | None = None
+    warnings: tuple[str, ...] = ()
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to it by itself."""
+        return self.state in TERMINAL
+
+
+class PipelineView(BaseModel):
+    """A pipeline as `GET /v1/pipelines/{id}` returns it: its one word, and its steps in order. `message` says, once it
+    has ended, why it did not succeed."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str
+    tenant: str
+    project: str
+    user: str
+    name: str
+    word: PipelineWord
+    message: str | None = None
+    steps: tuple[StepView, ...]
+    actions: dict[str, Action] = {}
+    submitted_at: AwareDatetime
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+
+
+class PipelinePage(BaseModel):
+    """One page of a listing; `next_cursor` asks for the next, none at the end."""
+
+    items: tuple[PipelineView, ...]
     next_cursor: str | None = None
