@@ -28,6 +28,8 @@ _PUBLISHES: Final = {
     "watcher": (cluster_subject("*", "*"), logs_subject("*")),
     "metering": (usage_subject("*", "*"),),
 }
+_LOOKS_AT: Final = {"api": ("api", "gatekeeper", "stager", "launcher", "watcher")}
+"""Consumers of which a service may know how far they are."""
 _HEARS: Final = {"api": (logs_subject("*"),)}
 _CONSUMERS_OF: Final = {"api": ("api",), "gatekeeper": ("gatekeeper", "gatekeeper_clusters")}
 """Durables by service, where they are not one of the service's own name."""
@@ -53,6 +55,7 @@ def of_service(service: str) -> Permissions:
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in sorted(stored)),
             *(f"$JS.API.CONSUMER.MSG.NEXT.{durable.stream}.{durable.name}" for durable in durables),
             *(f"$JS.ACK.{durable.stream}.{durable.name}.>" for durable in durables),
+            *(f"$JS.API.CONSUMER.INFO.{CONSUMERS[name].stream}.{name}" for name in _LOOKS_AT.get(service, ())),
         ),
         subscribe=(f"{inbox_prefix(service)}.>", rpc_subject(service, "*"), *_HEARS.get(service, ())),
     )

@@ -30,6 +30,7 @@ from shared.runtime.errors import (
 )
 from shared.runtime.logs import Log
 from shared.runtime.telemetry import with_trace
+from shared.runtime.topology import CONSUMERS
 
 ERROR_HEADER: Final = "Tidegate-Error"
 _DENIED: Final = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]+)\"", re.IGNORECASE)
@@ -158,11 +159,20 @@ class Broker:
 
     async def last_seq(self, stream: str) -> int:
         """The number of the stream's last message."""
-        reply = await self._request(f"$JS.API.STREAM.INFO.{stream}", b"", {}, _ACK_SECONDS)
+        answer = await self._info(f"STREAM.INFO.{stream}", f"stream {stream}")
+        return int(answer["state"]["last_seq"])
+
+    async def lag(self, consumer: str) -> int:
+        """How many messages of a consumer of the topology are still to be handled, by whichever replica."""
+        answer = await self._info(f"CONSUMER.INFO.{CONSUMERS[consumer].stream}.{consumer}", f"consumer {consumer}")
+        return int(answer["num_pending"]) + int(answer["num_ack_pending"])
+
+    async def _info(self, method: str, what: str) -> dict[str, Any]:
+        reply = await self._request(f"$JS.API.{method}", b"", {}, _ACK_SECONDS)
         answer: dict[str, Any] = orjson.loads(reply.data)
         if "error" in answer:
-            raise BrokerUnavailable(f"stream {stream}: {answer['error'].get('description', answer['error'])}")
-        return int(answer["state"]["last_seq"])
+            raise BrokerUnavailable(f"{what}: {answer['error'].get('description', answer['error'])}")
+        return answer
 
     async def _request(self, subject: str, body: bytes, headers: Mapping[str, str], within_seconds: float) -> Msg:
         if not self.connected:
