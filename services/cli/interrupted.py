@@ -12,12 +12,15 @@ EXIT_INTERRUPTED: Final = 130
 
 
 @contextmanager
-def says_that_it_goes_on(job_id: str) -> Iterator[None]:
-    """Turn Ctrl-C into a sentence about the job, and exit code 130."""
+def says_that_it_goes_on(watched: str) -> Iterator[None]:
+    """Turn Ctrl-C into a sentence about the job or pipeline, and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"interrupted: this command ended, {job_id} goes on")
-        err.print(f"  tidegate logs -f {job_id}  [dim]what it prints[/]")
-        err.print(f"  tidegate stop {job_id}     [dim]ends it[/]")
+        err.print(f"interrupted: this command ended, {watched} goes on")
+        if watched.startswith("p"):
+            err.print(f"  tidegate show {watched}     [dim]its steps, and where it is[/]")
+        else:
+            err.print(f"  tidegate logs -f {watched}  [dim]what it prints[/]")
+        err.print(f"  tidegate stop {watched}     [dim]ends it[/]")
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -1,7 +1,7 @@
 """`tidegate ls | show | logs | events | stop | hold | release`."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -10,6 +10,7 @@ from services.cli.escapes import json_text, marked, printable_chunks
 from services.cli.interrupted import says_that_it_goes_on
 from services.cli.listing import Listing
 from services.cli.output import STATE_STYLES, ago, out, print_json, state_text, write
+from services.cli.pipelines import is_pipeline, show_pipeline, stop_pipeline
 from services.cli.render import show_job
 from services.cli.session import connect
 from services.cli.stack import is_service, stack_logs
@@ -18,15 +19,17 @@ from shared.contracts.ids import is_id
 from shared.lifecycle.states import StageStatus, State
 
 Job = Annotated[str, typer.Argument(help="the job's id")]
+JobOrPipeline = Annotated[str, typer.Argument(help="the id of a job or a pipeline", metavar="JOB|PIPELINE")]
+_WIDE_CELLS: Final = 150
 AsJson = Annotated[bool, typer.Option("--json", help="print the API's own objects")]
 
 
 def register(app: typer.Typer) -> None:
     app.command("ls", help="List jobs, newest first.")(ls)
-    app.command("show", help="Show one job: its five stages, and what it waits on.")(show)
+    app.command("show", help="Show a job with its five stages, or a pipeline with its steps.")(show)
     app.command("logs", help="Print a job's output, or a service's log of the embedded stack.")(logs)
     app.command("events", help="Print the events of a job, or of everything that you may see.")(events)
-    app.command("stop", help="Stop a job: its outputs so far are copied back.")(stop)
+    app.command("stop", help="Stop a job, or all steps of a pipeline: outputs so far are copied back.")(stop)
     app.command("hold", help="Hold a waiting job back until it is released.")(hold)
     app.command("release", help="Let a held job go on.")(release)
 
@@ -44,11 +47,13 @@ def ls(
     if not page.items:
         out.print("no jobs" + (f" in state {state}" if state else "") + ": `tidegate submit -- CMD` makes one")
         return None
-    rows = Listing("ID", "NAME", "STATE", "GPUS", "SUBMITTED", "WAITS ON / WHY", squeeze="NAME")
+    steps = ["STEP"] if any(job.pipeline for job in page.items) else []
+    rows = Listing("ID", "NAME", *steps, "STATE", "GPUS", "SUBMITTED", "WAITS ON / WHY", squeeze="NAME")
     for job in page.items:
         rows.add_row(
             job.id,
             job.name,
+            *(_step(job) for _ in steps),
             Text(job.state, STATE_STYLES.get(job.state, "")),
             str(job.spec.gpus),
             ago(job.submitted_at),
@@ -60,15 +65,27 @@ def ls(
     return None
 
 
+def _step(job: JobView) -> str:
+    """The job's place in its pipeline, with the pipeline's id where there is room for it."""
+    if job.pipeline is None:
+        return ""
+    number = str(job.pipeline.index + 1)
+    return f"{number} of {job.pipeline.id}" if not out.is_terminal or out.width >= _WIDE_CELLS else number
+
+
 def _why(job: JobView) -> str:
     if job.ended:
         return "" if job.state is State.SUCCEEDED else job.message or ""
     return next((stage.waiting_on or "" for stage in job.stages if stage.status is StageStatus.ACTIVE), "")
 
 
-def show(job: Job, as_json: AsJson = False) -> None:
+def show(job: JobOrPipeline, as_json: AsJson = False) -> None:
     with connect() as client:
-        if as_json:
+        if is_pipeline(job) and as_json:
+            print_json(client.call("GET", f"/v1/pipelines/{job}"))
+        elif is_pipeline(job):
+            show_pipeline(client.pipeline(job))
+        elif as_json:
             print_json(client.call("GET", f"/v1/jobs/{_checked(job)}"))
         else:
             show_job(client.job(_checked(job)))
@@ -129,12 +146,17 @@ def _print_event(event: dict[str, Any], *, as_json: bool, with_id: bool = False)
 
 
 def stop(
-    job: Job,
+    job: JobOrPipeline,
     force: Annotated[bool, typer.Option("--force", help="kill at once, without a grace")] = False,
     grace: Annotated[int | None, typer.Option(help="seconds between SIGTERM and SIGKILL", min=0)] = None,
     as_json: AsJson = False,
 ) -> None:
-    _command(job, "stop", {"force": force, "grace_seconds": grace}, as_json, "a stop was asked for")
+    how = {"force": force, "grace_seconds": grace}
+    if is_pipeline(job):
+        with connect() as client:
+            stop_pipeline(client, job, how, as_json=as_json)
+    else:
+        _command(job, "stop", how, as_json, "a stop was asked for")
 
 
 def hold(job: Job, reason: Annotated[str, typer.Option(help="why")] = "held by hand", as_json: AsJson = False) -> None:
@@ -155,6 +177,8 @@ def _command(job: str, action: str, body: dict[str, Any], as_json: bool, done: s
 
 
 def _checked(job: str) -> str:
+    if is_pipeline(job):
+        raise typer.BadParameter(f"{job} is a pipeline: give the job of a step; `tidegate show {job}` lists them")
     if not is_id(job):
         raise typer.BadParameter(
             f"{job!r} is not a job id: ids begin with j and have 27 letters and digits; see `tidegate ls`"

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from services.cli.escapes import printable
 from services.cli.listing import Listing
 from services.cli.output import err, out, print_json, size
+from services.cli.pipelines import is_pipeline
 from services.cli.session import connect
 from shared.client.errors import ClientError, Unusable
 from shared.contracts.ids import is_id
@@ -30,6 +31,10 @@ def outputs(
     as_json: Annotated[bool, typer.Option("--json", help="print the manifest")] = False,
 ) -> None:
     action, *rest = words if words[0] in ("ls", "get") else ["ls", *words]
+    if rest and is_pipeline(rest[0]):
+        raise typer.BadParameter(
+            f"{rest[0]} is a pipeline: give the job of a step; `tidegate show {rest[0]}` lists them"
+        )
     if not rest or not is_id(rest[0]):
         given = rest[0] if rest else "nothing"
         raise typer.BadParameter(f"give a job's id after {action!r}, not {given!r}; see `tidegate ls`")

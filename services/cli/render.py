@@ -62,6 +62,8 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
         ("owner", f"{job.user} in {job.tenant}/{job.project}"),
         ("submitted", f"{job.submitted_at.astimezone():%Y-%m-%d %H:%M:%S}"),
     ]
+    if job.pipeline is not None:
+        rows.append(("pipeline", f"step {job.pipeline.index + 1} of {job.pipeline.id}"))
     if job.gate is not None and job.gate.position is not None:
         rows.append(("position", str(job.gate.position)))
     if job.attempt > 1:

@@ -11,11 +11,15 @@ from services.cli.escapes import marked
 from services.cli.follow import finish, follow
 from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import err, out, print_json
+from services.cli.pipelines import finish_pipeline, follow_pipeline
 from services.cli.session import connect
+from services.cli.steps import pipeline_of, split
 from shared.client.client import Tidegate
 from shared.client.errors import Unusable
 from shared.client.snapshot import SnapshotError, pack
+from shared.client.views import PipelineView
 from shared.contracts.spec import JobSpec, SubmitRequest
+from shared.lifecycle.pipeline import PipelineWord
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +50,10 @@ def submit(
     coretype: Annotated[str, typer.Option(help="which kind of machine")] = "local",
     project: Annotated[str, typer.Option(help="the project it counts for")] = "default",
     priority: Annotated[int, typer.Option(min=-100, max=100, help="higher goes first among waiting jobs")] = 0,
+    then: Annotated[
+        list[str] | None,
+        typer.Option("--then", help="a command to run next, with the outputs of those before it; repeatable"),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="return when the job has ended; exit 1 if it did not succeed")
     ] = False,
@@ -56,6 +64,7 @@ def submit(
 ) -> None:
     """Submit a job."""
     with connect() as client:
+        later = [split(text) for text in then or ()]
         snapshot = None if no_snapshot else _send_snapshot(client, directory, tuple(inputs or ()), quiet=as_json)
         request = _request(
             {
@@ -69,6 +78,9 @@ def submit(
             },
             {"name": name, "project": project, "priority": priority},
         )
+        if later:
+            pipeline = client.submit_pipeline(pipeline_of(request, later))
+            raise typer.Exit(_after_submit(client, pipeline, wait=wait, follow_it=follow_it, as_json=as_json))
         job = client.submit(request)
         if not as_json:
             out.print(f"submitted [bold]{marked(job.name)}[/] as {job.id}")
@@ -88,6 +100,27 @@ def submit(
             out.print(
                 f"  tidegate show {job.id}     [dim]where it is[/]\n  tidegate logs -f {job.id}  [dim]what it prints[/]"
             )
+
+
+def _after_submit(client: Tidegate, pipeline: PipelineView, *, wait: bool, follow_it: bool, as_json: bool) -> int:
+    """What is said of a pipeline just submitted, and the exit code."""
+    if not as_json:
+        out.print(f"submitted [bold]{marked(pipeline.name)}[/] as {pipeline.id}, {len(pipeline.steps)} steps")
+        for warning in dict.fromkeys(warning for step in pipeline.steps for warning in step.warnings):
+            err.print(f"[yellow]warning:[/] {marked(warning)}")
+    if not wait and not follow_it:
+        if as_json:
+            print_json(client.call("GET", f"/v1/pipelines/{pipeline.id}"))
+        else:
+            out.print(f"  tidegate show {pipeline.id}  [dim]its steps, and where it is[/]")
+        return 0
+    shown = follow_it and not as_json
+    with says_that_it_goes_on(pipeline.id):
+        ended = follow_pipeline(client, pipeline) if shown else client.wait_pipeline(pipeline.id)
+    if as_json:
+        print_json(client.call("GET", f"/v1/pipelines/{pipeline.id}"))
+        return 0 if ended.word is PipelineWord.SUCCEEDED else 1
+    return finish_pipeline(ended, shown=shown)
 
 
 def _request(spec: dict[str, object], rest: dict[str, object]) -> SubmitRequest:

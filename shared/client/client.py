@@ -19,9 +19,9 @@ import httpx
 from shared.client.endpoint import Endpoint
 from shared.client.errors import ClientError, NoServer, Refused, Unavailable
 from shared.client.sse import ServerEvent, read_events
-from shared.client.views import JobPage, JobView
+from shared.client.views import JobPage, JobView, PipelinePage, PipelineView
 from shared.contracts.queries import Manifest, OutputFile
-from shared.contracts.spec import SubmitRequest
+from shared.contracts.spec import PipelineRequest, SubmitRequest
 
 Progress = Callable[[int], None]
 _CHUNK_BYTES = 256 * 1024
@@ -76,6 +76,32 @@ class Tidegate:
         for _ in self.events(f"/v1/jobs/{job_id}/events"):
             pass
         return self.job(job_id)
+
+    # -- pipelines
+
+    def submit_pipeline(self, request: PipelineRequest, *, idempotency_key: str | None = None) -> PipelineView:
+        """Submit jobs that run one after the other; the same key and request again give the same pipeline."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        body = request.model_dump(mode="json", exclude_defaults=True)
+        return PipelineView.model_validate(self.call("POST", "/v1/pipelines", json=body, headers=headers))
+
+    def pipeline(self, pipeline_id: str) -> PipelineView:
+        return PipelineView.model_validate(self.call("GET", f"/v1/pipelines/{pipeline_id}"))
+
+    def pipelines(self, *, limit: int = 50, cursor: str | None = None) -> PipelinePage:
+        """One page, newest first."""
+        params = {"limit": limit} | ({"cursor": cursor} if cursor else {})
+        return PipelinePage.model_validate(self.call("GET", "/v1/pipelines", params=params))
+
+    def stop_pipeline(self, pipeline_id: str, body: dict[str, Any] | None = None) -> PipelineView:
+        """Stop every step that has not ended."""
+        return PipelineView.model_validate(self.call("POST", f"/v1/pipelines/{pipeline_id}/stop", json=body or {}))
+
+    def wait_pipeline(self, pipeline_id: str) -> PipelineView:
+        """Return once every step has ended."""
+        for step in self.pipeline(pipeline_id).steps:
+            self.wait(step.job)
+        return self.pipeline(pipeline_id)
 
     # -- streams
 

@@ -1,0 +1,145 @@
+"""`tidegate pipelines`, and a pipeline on the screen: its word, its steps, following it, stopping it."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+from rich.text import Text
+
+from services.cli.escapes import marked
+from services.cli.follow import follow
+from services.cli.listing import Listing
+from services.cli.output import STATE_STYLES, ago, duration, err, out, print_json
+from services.cli.session import connect
+from shared.client.client import Tidegate
+from shared.client.views import PipelineView, StepView
+from shared.contracts.ids import is_id
+from shared.lifecycle.pipeline import PipelineWord
+from shared.lifecycle.states import State
+
+_STYLE_OF: Final = {
+    PipelineWord.RUNNING: "RUNNING",
+    PipelineWord.PAUSED: "PAUSED",
+    PipelineWord.QUEUED: "QUEUED",
+    PipelineWord.SUCCEEDED: "SUCCEEDED",
+    PipelineWord.PARTIAL: "FAILED",
+    PipelineWord.STOPPED: "STOPPED",
+    PipelineWord.FAILED: "FAILED",
+}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("pipelines", help="List pipelines (submit --then), newest first.")(pipelines)
+
+
+def is_pipeline(text: str) -> bool:
+    """Whether a person named a pipeline rather than a job."""
+    return is_id(text) and text.startswith("p")
+
+
+def pipelines(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="how many")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="print the API's own objects")] = False,
+) -> None:
+    with connect() as client:
+        if as_json:
+            return print_json(client.call("GET", "/v1/pipelines", params={"limit": limit})["items"])
+        page = client.pipelines(limit=limit)
+    if not page.items:
+        out.print("no pipelines: `tidegate submit --then CMD -- CMD` makes one")
+        return None
+    rows = Listing("ID", "NAME", "STATUS", "DONE", "SUBMITTED", "STEP / WHY", squeeze="NAME")
+    for item in page.items:
+        rows.add_row(
+            item.id,
+            item.name,
+            Text(item.word, _style(item.word)),
+            f"{sum(step.state is State.SUCCEEDED for step in item.steps)}/{len(item.steps)}",
+            ago(item.submitted_at),
+            _why(item),
+        )
+    rows.print()
+    if page.next_cursor:
+        out.print(f"[dim]older pipelines are not shown: --limit {min(limit * 5, 100)}[/]")
+    return None
+
+
+def show_pipeline(pipeline: PipelineView) -> None:
+    """Its word, why it did not succeed, and a line per step."""
+    out.print(f"[bold]{marked(pipeline.name)}[/]  {pipeline.id}  {word_text(pipeline.word)}")
+    if pipeline.message:
+        out.print(f"  {marked(pipeline.message)}")
+    out.print()
+    rows = Listing("STEP", "NAME", "STATE", "TIME", "JOB", "WAITS ON / WHY", squeeze="NAME")
+    for step in pipeline.steps:
+        rows.add_row(
+            str(step.index + 1),
+            step.name,
+            Text(step.state, STATE_STYLES.get(step.state, "")),
+            _time(step),
+            step.job,
+            step.waiting_on or ("" if step.state is State.SUCCEEDED else step.message or ""),
+        )
+    rows.print()
+    out.print()
+    out.print(f"  [dim]owner      [/] {marked(f'{pipeline.user} in {pipeline.tenant}/{pipeline.project}')}")
+    out.print(f"  [dim]submitted  [/] {pipeline.submitted_at.astimezone():%Y-%m-%d %H:%M:%S}")
+
+
+def follow_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
+    """Print each step's stages and output as they come; the finished pipeline. A step never reached is not followed."""
+    for step in pipeline.steps:
+        out.print(f"step {step.index + 1}/{len(pipeline.steps)} [bold]{marked(step.name)}[/]  {step.job}")
+        if follow(client, step.job).state is not State.SUCCEEDED:
+            break
+    return client.wait_pipeline(pipeline.id)
+
+
+def finish_pipeline(pipeline: PipelineView, *, shown: bool) -> int:
+    """The exit code of a command that waited for a pipeline: 0 where it succeeded, else 1 with the reason."""
+    if pipeline.word is PipelineWord.SUCCEEDED:
+        if not shown:
+            show_pipeline(pipeline)
+        return 0
+    said = f": {marked(pipeline.message)}" if pipeline.message else ""
+    err.print(f"{word_text(pipeline.word)}{said}")
+    for step in pipeline.steps:
+        if step.end_reason == "upstream_failed":
+            err.print(f"  step {marked(step.name)} was not reached")
+    hint = next((step.hint for step in pipeline.steps if step.state is not State.SUCCEEDED), None)
+    if hint:
+        err.print(f"what to do: {marked(hint)}")
+    return 1
+
+
+def stop_pipeline(client: Tidegate, pipeline: str, body: dict[str, Any], *, as_json: bool) -> None:
+    """Stop all of its steps, and say how it is."""
+    view = client.stop_pipeline(pipeline, body)
+    if as_json:
+        print_json(client.call("GET", f"/v1/pipelines/{pipeline}"))
+        return
+    going = [step.name for step in view.steps if not step.ended]
+    said = f"; a stop was asked for: {marked(', '.join(going))}" if going else ""
+    out.print(f"{view.id} {word_text(view.word)}{said}")
+
+
+def word_text(word: PipelineWord) -> str:
+    """A pipeline's word in its colour."""
+    return f"[{_style(word)}]{word}[/]"
+
+
+def _style(word: PipelineWord) -> str:
+    return STATE_STYLES[_STYLE_OF[word]]
+
+
+def _why(pipeline: PipelineView) -> str:
+    if pipeline.message:
+        return pipeline.message
+    step = next((step for step in pipeline.steps if not step.ended), None)
+    return "" if step is None else f"{step.name}: {step.waiting_on or step.state}"
+
+
+def _time(step: StepView) -> str:
+    if step.started_at is None:
+        return ""
+    return duration(((step.finished_at or datetime.now(UTC)) - step.started_at).total_seconds())
