@@ -2,22 +2,26 @@
 answer. What a lost stream took away comes back so, in either direction: services answer with their latest fact.
 
 Not asked: what a service could be late with for its load alone. The first time is after minutes, each later one after
-twice as long, and at most `AT_ONCE` jobs a round are asked about.
+twice as long; at most `AT_ONCE` jobs a round are asked about, by one replica; and nobody is asked who has messages
+enough waiting already, or cannot be reached.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from shared.lifecycle.duties import duties
+from shared.lifecycle.duties import OWED_BY, duties
 from shared.lifecycle.record import JobRecord
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
+from shared.runtime.errors import BrokerUnavailable
+from shared.runtime.leases import Lease
 
 FIRST_AFTER: Final = timedelta(minutes=5)  # above the broker's duplicate window of 2 minutes, which would drop it
 ROUND_SECONDS: Final = 10.0
 AT_ONCE: Final = 200
+LAGS_FROM: Final = 100  # messages that a service under load has waiting at any moment
 _LOOKED_AT: Final = 1000
 
 # Jobs that go on, whose newest event is sent and old: the next ones by id.
@@ -44,15 +48,27 @@ def is_due(job: str, at: datetime, sent_at: datetime, now: datetime) -> bool:
 
 
 class Announcer:
-    """Walks through the open jobs, a part per round."""
+    """Walks through the open jobs, a part per round; one replica does."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, lag: Callable[[str], Awaitable[int]], lease: Lease) -> None:
+        """`lag` says how many messages of a consumer are still to be handled."""
         self._database = database
         self._clock = clock
+        self._lag = lag
+        self._lease = lease
         self._after = ""
 
     async def round(self) -> int:
         """Ask about those of the next open jobs for which an answer is overdue; how many they were."""
+        if not self._lease.held:
+            self._after = ""
+            return 0
+        try:
+            return await self._round()
+        except BrokerUnavailable:
+            return 0  # who cannot hear is asked when the broker is back
+
+    async def _round(self) -> int:
         now = self._clock.now()
         rows = await self._database.fetch(IDLE, self._after, now - FIRST_AFTER, _LOOKED_AT)
         due = [row for row in rows if is_due(row["id"], row["at"], row["sent_at"], now)]
@@ -63,9 +79,12 @@ class Announcer:
 
     async def _ask(self, due: Sequence[Any]) -> int:
         records = [JobRecord.model_validate_json(row["record"]) for row in due]
-        owed = [record for record in records if duties(record)]
+        owing = {record.id: {OWED_BY[duty] for duty in duties(record)} for record in records}
+        busy = {service for service in set().union(*owing.values()) if await self._lag(service) >= LAGS_FROM}
+        owed = [record for record in records if owing[record.id] and not owing[record.id] & busy]
         if owed:
             async with self._database.transaction() as tx:
+                await self._lease.check(tx)
                 ids = [record.id for record in owed]
                 await tx.execute(AGAIN, ids, [record.epoch for record in owed], [record.seq for record in owed])
                 tx.wake_relay()

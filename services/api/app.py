@@ -26,6 +26,8 @@ from services.api.feed import Feed
 from services.api.outbox import EventLog
 from services.api.problems import CONTENT_TYPE, Problem, ProblemBody, of_status
 from services.api.reads import Reads
+from services.api.resets import Resets
+from services.api.restore import Restore
 from services.api.routes import admin, commands, events, jobs, logs, outputs, pipelines, snapshots, usage
 from services.api.sentences import invalid
 from services.api.settings import ApiSettings
@@ -63,7 +65,7 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
 
 def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[FastAPI, Service, Feed]:
     """The application, the service that runs in its lifespan, and the streams to close before it stops."""
-    service = Service("api", settings, clock=clock, relay_source=EventLog)
+    service = Service("api", settings, clock=clock, relay_source=EventLog, restores_itself=True)
     feed = Feed(service.db)
     store = JobStore(service.db, feed.grown)
     reads = Reads(service.db)
@@ -73,7 +75,11 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
     submitting = Submitting(
         service.db, store, reads, asking, service.clock, retries, epoch=lambda: service.standing.epoch
     )
-    handlers.register(service, Facts(service, store), Announcer(service.db, service.clock))
+    lease = service.lease("announce")
+    announcer = Announcer(service.db, service.clock, service.broker.lag, lease)
+    resets = Resets(service.db, store, service.clock, lease)
+    restore = Restore(service, resets, service.broker.lag, lease)
+    handlers.register(service, Facts(service, store), announcer, resets, restore)
     service.every(0)(feed.poll)
 
     @service.on_start

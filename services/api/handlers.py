@@ -6,6 +6,8 @@ from services.api.announce import ROUND_SECONDS, Announcer
 from services.api.domain import BadFact, read_fact
 from services.api.facts import Facts
 from services.api.newest import Newest
+from services.api.resets import PAGE_SECONDS, Resets
+from services.api.restore import Restore
 from services.api.specs import Specs
 from shared.runtime.errors import Final as NeverWorks
 from shared.runtime.messages import Delivery
@@ -17,7 +19,7 @@ FACTS_IN_A_BATCH: Final = 500
 PURGE_KEYS: Final = "DELETE FROM idempotency WHERE created_at < now() - make_interval(hours => $1)"
 
 
-def register(service: Service, facts: Facts, announcer: Announcer) -> None:
+def register(service: Service, facts: Facts, announcer: Announcer, resets: Resets, restore: Restore) -> None:
     """Declare the consumer, the queries and the ticks."""
     specs = Specs(service.db)
     newest = Newest(service.db)
@@ -44,6 +46,18 @@ def register(service: Service, facts: Facts, announcer: Announcer) -> None:
     async def sweep_orphans() -> None:
         """Facts that came before their job's row."""
         await facts.sweep()
+
+    @service.every(PAGE_SECONDS)
+    async def tell_again() -> None:
+        """Every open job, where that is asked for."""
+        told = await resets.page()
+        if told:
+            service.log.info("open jobs told again", count=told)
+
+    @service.every(1)
+    async def end_restore() -> None:
+        """Once all that runs has been seen."""
+        await restore.step()
 
     @service.every(ROUND_SECONDS)
     async def ask_again() -> None:

@@ -6,7 +6,20 @@ Not imported by the running service (SQLAlchemy costs 30 MB): `store.py` speaks 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, DateTime, Identity, Index, Integer, LargeBinary, Text, desc, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    Text,
+    desc,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
@@ -173,6 +186,19 @@ class Tombstone(Base, table=True):
     job: str = _text(key=True)
     tenant: str = _text()
     deleted_at: datetime = _time(now=True)
+
+
+class Resets(Base, table=True):
+    """One row while open jobs are told again: those that have not changed since `due`, after this id."""
+
+    __tablename__ = "resets"
+    one: bool = Field(
+        sa_column=Column(
+            Boolean, CheckConstraint("one", name="resets_one"), primary_key=True, server_default=text("true")
+        )
+    )
+    due: datetime = _time()
+    after: str = Field(sa_column=Column(Text, nullable=False, server_default=text("''")))
 
 
 class Snapshot(Base, table=True):

@@ -1,6 +1,9 @@
 """Who owes what for a record: consumers decide from the record, never from an event's name."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.record import JobRecord
@@ -29,6 +32,17 @@ class Duty(StrEnum):
     """launcher: make sure that nothing runs or can start, free the GPUs, then vote."""
     OBSERVE = "observe"
     """watcher: say what the backend shows."""
+
+
+OWED_BY: Final[Mapping[Duty, str]] = MappingProxyType(
+    {
+        Duty.ADMIT: "gatekeeper",
+        **dict.fromkeys((Duty.STAGE_IN, Duty.COPY_BACK, Duty.SEAL_STAGING, Duty.RECOPY), "stager"),
+        **dict.fromkeys((Duty.LAUNCH, Duty.STOP, Duty.SEAL_LAUNCH), "launcher"),
+        Duty.OBSERVE: "watcher",
+    }
+)
+"""The service that owes it, which is also the name of the consumer through which it hears."""
 
 
 def duties(record: JobRecord) -> frozenset[Duty]:

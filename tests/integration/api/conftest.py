@@ -23,6 +23,7 @@ from services.api.settings import ApiSettings, BootstrapToken
 from shared.contracts.facts import encode_fact
 from shared.contracts.subjects import FACT_KINDS
 from shared.lifecycle.facts import FACT, AnyFact
+from shared.runtime.leases import Lease
 from shared.runtime.service import Service
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase, ServiceDatabase
@@ -81,6 +82,16 @@ class RunningApi:
             await connection.jetstream().publish(subject, body)
         finally:
             await connection.close()
+
+    @property
+    def lease(self) -> Lease:
+        """What one replica of the api does for all."""
+        return self.service._leases._leases["announce"]
+
+    async def leads(self) -> None:
+        """Return once this replica is the one."""
+        async with asyncio.timeout(20):
+            await self.lease.taken()
 
     async def becomes(self, client: httpx.AsyncClient, job: str, state: str) -> dict[str, Any]:
         """The job once it is in this state."""

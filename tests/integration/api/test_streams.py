@@ -14,7 +14,7 @@ from shared.client.sse import ServerEvent, read_events
 from tests.integration.api.conftest import ACME_USER, RunningApi, eventually, running, settings_for
 
 
-class _Reader:
+class Reader:
     """A client that reads a stream in the background."""
 
     def __init__(self, response: httpx.Response) -> None:
@@ -45,11 +45,11 @@ class _Reader:
 
 
 @asynccontextmanager
-async def _reading(client: httpx.AsyncClient, path: str, last_id: str | None = None) -> AsyncIterator[_Reader]:
+async def reading(client: httpx.AsyncClient, path: str, last_id: str | None = None) -> AsyncIterator[Reader]:
     headers = {"Accept": "text/event-stream"} | ({} if last_id is None else {"Last-Event-ID": last_id})
     async with client.stream("GET", path, headers=headers, timeout=30) as response:
         assert response.status_code == 200, await response.aread()
-        reader = _Reader(response)
+        reader = Reader(response)
         try:
             yield reader
         finally:
@@ -58,7 +58,7 @@ async def _reading(client: httpx.AsyncClient, path: str, last_id: str | None = N
 
 async def test_a_jobs_stream_tells_everything_and_ends_with_the_job(api: RunningApi, rin: httpx.AsyncClient) -> None:
     job = (await api.submit(rin))["id"]
-    async with _reading(rin, f"/v1/jobs/{job}/events") as reader:
+    async with reading(rin, f"/v1/jobs/{job}/events") as reader:
         await reader.has(1)
         await rin.post(f"/v1/jobs/{job}/hold", json={})
         await rin.post(f"/v1/jobs/{job}/stop")
@@ -74,7 +74,7 @@ async def test_a_jobs_stream_is_resumed_after_the_last_event(api: RunningApi, ri
     await rin.post(f"/v1/jobs/{job}/hold", json={})
     await rin.post(f"/v1/jobs/{job}/stop")
     for last, rest in (("1-1", ["1-2", "1-3"]), ("1-3", []), ("0-0", ["1-1", "1-2", "1-3"])):
-        async with _reading(rin, f"/v1/jobs/{job}/events", last) as reader:
+        async with reading(rin, f"/v1/jobs/{job}/events", last) as reader:
             async with asyncio.timeout(10):
                 await reader.ended.wait()
             assert [event.id for event in reader.events] == rest
@@ -93,7 +93,7 @@ async def test_a_stream_that_breaks_again_and_again_misses_and_repeats_nothing(
     seen: list[str] = []
     last = "0"
     while len(seen) < 30:
-        async with _reading(rin, "/v1/events", last) as reader:
+        async with reading(rin, "/v1/events", last) as reader:
             events = await reader.has(1)
             seen += [str(event.id) for event in events]
             last = seen[-1]
@@ -105,7 +105,7 @@ async def test_a_tenants_stream_shows_that_tenant_only_and_begins_now(
     api: RunningApi, rin: httpx.AsyncClient, kay: httpx.AsyncClient
 ) -> None:
     await api.submit(rin)
-    async with _reading(rin, "/v1/events") as reader:
+    async with reading(rin, "/v1/events") as reader:
         await eventually(lambda: _has_begun(reader), "the stream to begin")
         await api.submit(kay)
         mine = (await api.submit(rin))["id"]
@@ -115,7 +115,7 @@ async def test_a_tenants_stream_shows_that_tenant_only_and_begins_now(
     assert (ahead.status_code, "the last event of tenant acme is 2" in ahead.json()["detail"]) == (422, True)
 
 
-async def _has_begun(reader: _Reader) -> bool:
+async def _has_begun(reader: Reader) -> bool:
     return bool(reader.lines)
 
 
@@ -125,7 +125,7 @@ async def test_a_stream_shows_what_another_replica_commits(
     settings = settings_for(api.database, api.nats, tmp_path)
     async with running(settings, api.database, api.nats) as replica:
         other = replica.client(ACME_USER)
-        async with _reading(other, "/v1/events") as reader:
+        async with reading(other, "/v1/events") as reader:
             await eventually(lambda: _has_begun(reader), "the stream to begin")
             await api.submit(rin)
             await reader.has(1)
@@ -135,7 +135,7 @@ async def test_an_idle_stream_is_kept_alive(
     api: RunningApi, rin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams_module, "KEEP_ALIVE_SECONDS", 0.05)
-    async with _reading(rin, "/v1/events") as reader:
+    async with reading(rin, "/v1/events") as reader:
 
         async def alive() -> bool:
             return reader.lines.count(": alive") >= 2
@@ -161,7 +161,7 @@ async def test_a_slow_stream_reads_on_from_the_database(
         kept = tail.after(500)
         assert kept is not None
         assert [event.position for event in kept] == list(range(501, 1501))
-        async with _reading(rin, "/v1/events", "0") as reader:
+        async with reading(rin, "/v1/events", "0") as reader:
             events = await reader.has(1500)
     assert [event.id for event in events] == [str(position) for position in range(1, 1501)]
 
@@ -169,8 +169,8 @@ async def test_a_slow_stream_reads_on_from_the_database(
 async def test_streams_end_when_the_process_is_to_stop(api: RunningApi, rin: httpx.AsyncClient) -> None:
     job = (await api.submit(rin))["id"]
     async with (
-        _reading(rin, "/v1/events") as tenants,
-        _reading(rin, f"/v1/jobs/{job}/events?follow=forever") as jobs,
+        reading(rin, "/v1/events") as tenants,
+        reading(rin, f"/v1/jobs/{job}/events?follow=forever") as jobs,
     ):
         await eventually(lambda: _has_begun(tenants), "the stream to begin")
         await jobs.has(1)
@@ -192,7 +192,7 @@ async def test_many_streams_share_one_poller(
         return []
 
     monkeypatch.setattr(feed, "read", counted)
-    readers = [_reading(rin, "/v1/events") for _ in range(30)]
+    readers = [reading(rin, "/v1/events") for _ in range(30)]
     opened = [await reader.__aenter__() for reader in readers]
     try:
         for reader in opened:
@@ -203,5 +203,5 @@ async def test_many_streams_share_one_poller(
             assert event.event == "stopped"
         assert (len(feed._tails), feed._tails["acme"].streams, read_singly) == (1, 30, 0)
     finally:
-        for reading in readers:
-            await reading.__aexit__(None, None, None)
+        for one in readers:
+            await one.__aexit__(None, None, None)
