@@ -1,4 +1,4 @@
-"""`tidegate up`, `down`, `ps` and `logs`, for the command line to call: plain words out, exit codes back."""
+"""`tidegate up`, `down`, `restart`, `ps` and `logs`, for the command line to call: plain words out, exit codes back."""
 
 import asyncio
 import json
@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infra.embedded import replicas
+from infra.embedded import replicas, rolling
 from infra.embedded.home import Home, HomeRefusedError
 from infra.embedded.logs import follow as follow_log
 from infra.embedded.logs import last_lines
@@ -24,7 +25,7 @@ from infra.embedded.stack import environment
 from infra.embedded.state import State, is_running
 from infra.embedded.supervisor import READY_SECONDS
 
-__all__ = ["HomeRefusedError", "Options", "down", "logs", "ps", "up"]
+__all__ = ["HomeRefusedError", "Options", "down", "logs", "ps", "restart", "up"]
 
 _LOOK_SECONDS = 0.05
 _DOWN_SECONDS = 90.0
@@ -60,6 +61,13 @@ def down(home: Path, *, kill_jobs: bool = False) -> int:
         said.append(jobs_go_on(jobs))
     print("; ".join(said))
     return DONE
+
+
+def restart(home: Path, names: Sequence[str]) -> int:
+    """Restart processes one after the other, all services where none is named."""
+    place = Home.at(home)
+    with place.refusing():
+        return rolling.restart(place, names)
 
 
 def ps(home: Path) -> list[dict[str, Any]]:

@@ -88,8 +88,8 @@ class State:
         return cls(**(value | {"supervisor": supervisor, "processes": processes}))
 
 
-def _lock(home: Home) -> Path:
-    return home.run / "lock"
+def _lock(home: Home, name: str = "lock") -> Path:
+    return home.run / name
 
 
 def _path(home: Home) -> Path:
@@ -102,9 +102,9 @@ def is_running(home: Home) -> bool:
 
 
 @contextmanager
-def hold(home: Home) -> Iterator[None]:
-    """Hold the home while the block runs; the kernel lets go of it with the process, however that ends."""
-    descriptor = os.open(_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def hold(home: Home, name: str = "lock") -> Iterator[None]:
+    """Hold the home (or what else has a lock in it) while the block runs; the kernel lets go with the process."""
+    descriptor = os.open(_lock(home, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not locks.take(descriptor):
             raise AlreadyRunningError(f"a stack is already running in {home.root}")

@@ -1,4 +1,4 @@
-"""`tidegate up | down | ps`, and the logs of its services: the embedded stack on this machine.
+"""`tidegate up | down | restart | ps`, and the logs of its services: the embedded stack on this machine.
 
 `infra.embedded` is imported where it is used: the other commands should not pay for it.
 """
@@ -43,6 +43,7 @@ HomeOption = Annotated[
 def register(app: typer.Typer) -> None:
     app.command("up", help="Start the embedded stack on this machine.")(up)
     app.command("down", help="Stop the embedded stack; running jobs go on and the next `up` finds them.")(down)
+    app.command("restart", help="Restart services one by one, while jobs and requests go on.")(restart)
     app.command("ps", help="Show the embedded stack's processes.")(ps)
 
 
@@ -105,6 +106,23 @@ def down(
 
     with _refusals():
         raise typer.Exit(commands.down(_home(home), kill_jobs=kill_jobs))
+
+
+def restart(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="a process of `tidegate ps`, or a service with all its replicas",
+            show_default="all",
+        ),
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    from infra.embedded import commands
+
+    with _refusals():
+        raise typer.Exit(commands.restart(_home(home), names or []))
 
 
 def ps(

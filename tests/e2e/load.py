@@ -1,25 +1,31 @@
 """Requests to a stack all the time, by a client that forgives nothing."""
 
 import http.client
+import json
 import threading
 import urllib.parse
+from collections.abc import Callable
+from typing import Any, Self
 
 from tests.e2e.stacks import Stack, eventually
 
+_SUBMIT_SECONDS = 0.1
+
 
 class Requests:
-    """Asks `api` all the time while the block runs, each time on a fresh connection, and never a second time."""
+    """Asks `api` and submits jobs all the time while the block runs: on fresh connections, nothing a second time."""
 
     def __init__(self, stack: Stack) -> None:
         known = stack.endpoint
         self._address = urllib.parse.urlsplit(known["url"]).netloc
-        self._headers = {"Authorization": f"Bearer {known['token']}"}
+        self._headers = {"Authorization": f"Bearer {known['token']}", "Content-Type": "application/json"}
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(2)]
+        self._threads = [threading.Thread(target=self._go_on, args=[what]) for what in (self._ask, self._submit)]
         self.answered = 0
+        self.jobs: list[str] = []
         self.failed: list[str] = []
 
-    def __enter__(self) -> "Requests":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
@@ -29,22 +35,34 @@ class Requests:
         for thread in self._threads:
             thread.join()
 
-    def go_on(self) -> None:
+    def more(self) -> None:
         """Return after some more answers."""
-        so_far = self.answered
-        eventually(lambda: self.answered > so_far + 20 or self.failed, "more answers")
+        answered, jobs = self.answered, len(self.jobs)
+        eventually(lambda: (self.answered > answered + 10 and len(self.jobs) > jobs) or self.failed, "more answers")
+
+    def _go_on(self, what: Callable[[], None]) -> None:
+        while not self._over.is_set():
+            try:
+                what()
+            except (OSError, http.client.HTTPException) as error:
+                self.failed.append(f"{what.__name__}: {error!r}")
 
     def _ask(self) -> None:
-        while not self._over.is_set():
-            connection = http.client.HTTPConnection(self._address, timeout=60)
-            try:
-                connection.request("GET", "/v1/whoami", headers=self._headers)
-                answer = connection.getresponse()
-                answer.read()
-                if answer.status != 200:
-                    self.failed.append(f"answered {answer.status}")
-            except (OSError, http.client.HTTPException) as error:
-                self.failed.append(repr(error))
-            finally:
-                connection.close()
-            self.answered += 1
+        self._request("GET", "/v1/whoami", None)
+        self.answered += 1
+
+    def _submit(self) -> None:
+        self.jobs.append(self._request("POST", "/v1/jobs", {"spec": {"command": ["true"]}})["id"])
+        self._over.wait(_SUBMIT_SECONDS)
+
+    def _request(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        connection = http.client.HTTPConnection(self._address, timeout=60)
+        try:
+            connection.request(method, path, body=json.dumps(body) if body else None, headers=self._headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status not in (200, 201):
+            raise http.client.HTTPException(f"{answer.status} {text!r}")
+        return dict(json.loads(text))

@@ -105,6 +105,8 @@ class Stack:
     def up(self, *options: str) -> None:
         """Start it, and return once every service answers."""
         ended = self.cli("up", "--detach", *options)
+        if ended.code != 0:
+            self.cli("down", "--kill-jobs")  # it would go on trying when the tests have ended
         assert ended.code == 0, f"the stack did not start: {ended.out}{ended.err}"
 
     def down(self) -> None:

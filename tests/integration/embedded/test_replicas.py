@@ -112,7 +112,7 @@ def test_no_request_is_refused_while_the_replicas_of_api_end_and_start(stack: St
             for name in replicas:
                 os.kill(before[name]["pid"], signal.SIGTERM)
             eventually(partial(_are_back, stack, replicas, before), f"{replicas} to be back")
-            requests.go_on()
+            requests.more()
     assert requests.failed == []
 
 
