@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Final
 
 from services.launcher.audit import Audit
@@ -24,6 +25,8 @@ _BATCHES_AT_ONCE: Final = 2
 _LEASES_SECONDS: Final = 1.0
 _SWEEP_SECONDS: Final = 2.0
 _AUDIT_SECONDS: Final = 30.0
+_PURGE_SECONDS: Final = 60.0
+_PURGED_AT_ONCE: Final = 2000
 
 
 class Bell:
@@ -62,7 +65,7 @@ class Bell:
 def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service:
     """The service, ready to run."""
     service = Service("launcher", settings, clock=clock)
-    store = Store(service.db, replica=settings.replica)
+    store = Store(service.db, replica=settings.replica, epoch=lambda: service.standing.epoch)
     backend = LocalClient(settings.local_root)
     to_launch, to_end = [Bell() for _ in range(_BATCHES_AT_ONCE)], Bell()
 
@@ -84,6 +87,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         service.log,
         service.metrics,
         lease_seconds=settings.launch_lease_seconds,
+        restoring=lambda: service.standing.restoring,
     )
     ending = Ending(store, backend, service.clock, service.log, service.metrics)
     sweep = Sweep(store, backend, service.log, service.metrics, deployment=settings.deployment)
@@ -112,6 +116,13 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     async def release() -> None:
         """Let the records of sealed attempts go."""
         while await ending.release():
+            pass
+
+    @service.every(_PURGE_SECONDS)
+    async def purge() -> None:
+        """Remove what no restored database will ask for any more."""
+        before = service.clock.now() - timedelta(seconds=settings.restore_window_seconds)
+        while await backend.purge_released(before, _PURGED_AT_ONCE) == _PURGED_AT_ONCE:
             pass
 
     @service.every(_LEASES_SECONDS)

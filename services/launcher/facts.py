@@ -10,15 +10,15 @@ BACKEND: Final = "local"
 CLUSTER: Final = "local"
 
 
-def accepted(row: Launch, source: str) -> Accepted:
-    """The backend took it. The row holds version and times."""
+def accepted(row: Launch, source: str, epoch: int) -> Accepted:
+    """The backend took it. The row holds version and times; told in a later epoch, it is told anew."""
     assert row.accepted_n is not None, "only a row that was accepted has this fact"
     assert row.accepted_at is not None, "set together with the version"
     return Accepted(
         job=row.job,
         tenant=row.tenant,
         attempt=row.attempt,
-        version=Version(n=row.accepted_n),
+        version=Version(epoch=epoch, n=row.accepted_n),
         at=row.accepted_at,
         source=source,
         segment=SegmentKey(submission=row.submission, restart=0, created_at=row.begun_at or row.accepted_at),
@@ -28,7 +28,7 @@ def accepted(row: Launch, source: str) -> Accepted:
     )
 
 
-def sealed(row: Launch, source: str) -> tuple[AnyFact, ...]:
+def sealed(row: Launch, source: str, epoch: int) -> tuple[AnyFact, ...]:
     """The GPUs are free and the launcher's vote is given; before both, why the backend never took it, if so."""
     assert row.sealed_n is not None, "only a sealed row has these facts"
     assert row.sealed_at is not None, "set together with the version"
@@ -37,7 +37,7 @@ def sealed(row: Launch, source: str) -> tuple[AnyFact, ...]:
         "job": row.job,
         "tenant": row.tenant,
         "attempt": row.attempt,
-        "version": Version(n=row.sealed_n),
+        "version": Version(epoch=epoch, n=row.sealed_n),
         "at": row.sealed_at,
         "source": source,
     }
@@ -48,8 +48,8 @@ def sealed(row: Launch, source: str) -> tuple[AnyFact, ...]:
     return (*told, GpusFreed(**head), LauncherSealed(**head, ran=row.ran))
 
 
-def latest(row: Launch, source: str) -> tuple[AnyFact, ...]:
+def latest(row: Launch, source: str, epoch: int) -> tuple[AnyFact, ...]:
     """The newest that was told of this attempt; nothing while it is being worked on."""
     if row.sealed_n is not None:
-        return sealed(row, source)
-    return (accepted(row, source),) if row.accepted_n is not None else ()
+        return sealed(row, source, epoch)
+    return (accepted(row, source, epoch),) if row.accepted_n is not None else ()

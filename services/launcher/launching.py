@@ -2,11 +2,12 @@
 
 The intent is committed before, the lease (`submitting`, owner, token, deadline) with it; the backend is asked outside
 any transaction; the answer is written only where the lease still holds. Whatever is not known is asked again, for the
-same submission, which the backend runs once however often it is asked.
+same submission, which the backend runs once however often it is asked. After a restore nothing is handed over before
+what already runs has been seen.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -17,7 +18,7 @@ from services.launcher.domain import Launch, State
 from services.launcher.outcomes import Later, Never, Outcome, Taken, apply, outcome, request
 from services.launcher.store import Store
 from shared.backends.local.client import LocalClient
-from shared.backends.local.messages import CouldNotAsk, LaunchAnswer, LaunchRequest
+from shared.backends.local.messages import CouldNotAsk, LaunchAnswer, LaunchKind, LaunchRequest
 from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.reasons import EndReason
 from shared.runtime import failpoints
@@ -42,6 +43,7 @@ class Launching:
         meter: Meter,
         *,
         lease_seconds: float,
+        restoring: Callable[[], bool],
     ) -> None:
         self._store = store
         self._backend = backend
@@ -49,11 +51,14 @@ class Launching:
         self._clock = clock
         self._log = log
         self._lease = timedelta(seconds=lease_seconds)
+        self._restoring = restoring
         self._launched = meter.create_counter("tidegate_launches", description="Launches by what the backend answered")
         self._complained: str | None = None
 
     async def once(self) -> float | None:
         """Hand over one batch; in how many seconds there is more to do, None where nothing is known of."""
+        if self._restoring():
+            return None
         now = self._clock.now()
         token = secrets.token_hex(8)
         rows = await self._store.claim_launches(BATCH, token, now + self._lease, now)
@@ -89,9 +94,13 @@ class Launching:
                 known[row.key] = made
             else:
                 requests[row.key] = made
-        answers = await self._ask(list(requests.values()))
+        answers = dict(zip(requests, await self._ask(list(requests.values())), strict=True))
         now = self._clock.now()
-        known |= {key: outcome(answer, now) for key, answer in zip(requests, answers, strict=True)}
+        known |= {key: outcome(answer, now) for key, answer in answers.items()}
+        # Launched before, and forgotten since: by a launcher that was killed, or by a database that was restored.
+        known |= await self._adopted(
+            [row for row in rows if row.key in answers and answers[row.key].kind is LaunchKind.ALREADY]
+        )
         return [known[row.key] for row in rows]
 
     async def _ask(self, requests: Sequence[LaunchRequest]) -> list[LaunchAnswer]:

@@ -21,3 +21,6 @@ class LauncherSettings(ServiceSettings):
     """Between SIGTERM and SIGKILL, where the person who stops a job says nothing about it."""
     launch_lease_seconds: float = Field(default=15, ge=1, le=3600)
     """After this a launch whose launcher went silent is taken over by another; the backend refuses it from then on."""
+    restore_window_seconds: float = Field(default=604_800, ge=0)
+    """So long the backend's records outlive the seal of their attempt: from them a database that is restored from a
+    backup no older than this learns what has run since."""

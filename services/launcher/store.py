@@ -25,9 +25,11 @@ Key = tuple[str, int]
 class Store:
     """Rows of `launches` and the facts told with them."""
 
-    def __init__(self, database: Database, *, replica: str) -> None:
+    def __init__(self, database: Database, *, replica: str, epoch: Callable[[], int]) -> None:
+        """`epoch` is the one in which facts are told now."""
         self.database = database
         self._replica = replica
+        self._epoch = epoch
         self._source = f"launcher/{replica}"
 
     async def read_jobs(self, jobs: Sequence[str]) -> tuple[dict[str, dict[int, Launch]], dict[Key, int]]:
@@ -72,7 +74,11 @@ class Store:
         changed |= {row.key: row for row in answered}
         await self._write(tx, list(changed.values()))
         await tx.enqueue(
-            [_outgoing(fact, answer=row.answers) for row in answered for fact in facts.latest(row, self._source)]
+            [
+                _outgoing(fact, answer=row.answers)
+                for row in answered
+                for fact in facts.latest(row, self._source, self._epoch())
+            ]
         )
         return lost
 
@@ -96,7 +102,9 @@ class Store:
                 return None
             return replace(row, accepted_n=version) if row.state is State.SUBMITTED else row
 
-        return await self._record(rows, decided, State.SUBMITTED, lambda row: (facts.accepted(row, self._source),))
+        return await self._record(
+            rows, decided, State.SUBMITTED, lambda row: (facts.accepted(row, self._source, self._epoch()),)
+        )
 
     async def claim_endings(self, limit: int, until: datetime, now: datetime) -> list[Launch]:
         """Up to `limit` launches that are to end now; nobody else looks at them before `until`."""
@@ -110,7 +118,9 @@ class Store:
                 return None
             return replace(row, sealed_n=version) if row.state is State.SEALED else row
 
-        return await self._record(rows, decided, State.SEALED, lambda row: facts.sealed(row, self._source))
+        return await self._record(
+            rows, decided, State.SEALED, lambda row: facts.sealed(row, self._source, self._epoch())
+        )
 
     async def claim_releases(self, limit: int, until: datetime, now: datetime) -> list[Launch]:
         """Sealed launches whose records at the backend may go."""

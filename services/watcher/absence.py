@@ -2,23 +2,31 @@
 
 from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 Key = tuple[str, int]
 LONGEST_GAP: Final = timedelta(seconds=5)
 """Two observations further apart than this say nothing about the time between them."""
+_NOTHING: Final[Mapping[Key, timedelta]] = MappingProxyType({})
 
 
 class Absences:
     """Counts, per attempt, the time between complete observations that both show it absent.
 
-    Time in which nobody looked, or could not look, never counts. A start of the watcher counts from zero again.
+    Time in which nobody looked, or could not look, never counts.
     """
 
-    def __init__(self, lost_after: timedelta) -> None:
+    def __init__(self, lost_after: timedelta, counted: Mapping[Key, timedelta] = _NOTHING) -> None:
+        """`counted` is what an earlier observer has counted; the time between its last look and our first is blind."""
         self._lost_after = lost_after
-        self._absent: dict[Key, timedelta] = {}
+        self._absent = dict(counted)
         self._before: datetime | None = None
+
+    @property
+    def counted(self) -> Mapping[Key, timedelta]:
+        """How long each of them is absent."""
+        return MappingProxyType(self._absent)
 
     def blind(self) -> None:
         """An observation was not complete: what was before it does not reach past it."""

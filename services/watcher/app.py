@@ -4,18 +4,21 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
+from services.watcher.audit import Audit
 from services.watcher.capacity import CLUSTER, CapacityReports
 from services.watcher.handlers import JobEvents
 from services.watcher.logs import read
 from services.watcher.observing import Observing
+from services.watcher.restoring import Restoring
 from services.watcher.settings import WatcherSettings
 from services.watcher.store import Store
+from services.watcher.words import Words
 from shared.backends.local.capacity import Capacity as LocalCapacity
 from shared.backends.local.capacity import capacity as local_capacity
 from shared.backends.local.client import LocalClient
 from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import Observation
-from shared.contracts.queries import Capacity, LogsAsked
+from shared.contracts.queries import Capacity, LogsAsked, NewestAnswer, NewestAsked
 from shared.contracts.subjects import cluster_subject
 from shared.runtime.clock import Clock
 from shared.runtime.service import Service
@@ -25,7 +28,8 @@ _IDLE_SECONDS: Final = 0.15
 _QUICK_LOOKS: Final = 20
 """So many quick looks follow an event that says something is about to start, or to end."""
 _CAPACITY_SECONDS: Final = 1.0
-_KEEP_SECONDS: Final = 5.0
+_KEEP_SECONDS: Final = 2.0
+_AUDIT_SECONDS: Final = 30.0
 
 
 class Pace:
@@ -60,13 +64,22 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     store = Store(service.db)
     backend = LocalClient(settings.local_root)
     pace = Pace()
+    lease = service.lease("observe")
+    words = Words(service.log, service.metrics)
+    restoring = Restoring(
+        store, backend, words, service.log, standing=lambda: service.standing, in_step=service.mark_in_step
+    )
     observing = Observing(
         store,
         Observer(backend.root).observe,
         backend,
+        words,
+        restoring,
         service.clock,
         service.log,
         service.metrics,
+        lease=lease,
+        epoch=lambda: service.standing.epoch,
         lost_after=timedelta(seconds=settings.lost_after_seconds),
     )
     events = JobEvents(store, service.clock, pace.hurry)
@@ -83,18 +96,31 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
 
     @service.every(0)
     async def observe() -> None:
-        """Look at the backend."""
+        """Look at the backend, or stand by."""
         await pace.wait(alive=await observing.once())
 
     @service.every(_CAPACITY_SECONDS)
     async def capacity() -> None:
         """Say what this machine has."""
-        await reports.once()
+        if lease.held:
+            await reports.once()
 
     @service.every(_KEEP_SECONDS)
     async def keep() -> None:
-        """Remember last sightings."""
+        """Remember last sightings and absences."""
         await observing.keep()
+
+    async def ask_newest(question: NewestAsked) -> NewestAnswer:
+        answer = await service.call("api", "newest", question.model_dump_json().encode())
+        return NewestAnswer.model_validate_json(answer)
+
+    audit = Audit(store, events, ask_newest, service.clock)
+
+    @service.every(_AUDIT_SECONDS)
+    async def ask_about_open_attempts() -> None:
+        """Find out about attempts whose job has gone on without an event reaching us."""
+        if lease.held:
+            await audit.once()
 
     @service.rpc("logs")
     async def logs(request: bytes) -> bytes:

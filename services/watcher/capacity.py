@@ -66,4 +66,5 @@ class CapacityReports:
             return Room(has.gpus_total, has.slots_total, has.virtual, reachable=True)
         if self._room.reachable or self._told is None:
             self._log.warning("no local host lives: nothing can be launched until it is started")
-        return replace(self._room, reachable=False)
+        known = self._room if has is None else Room(has.gpus_total, has.slots_total, has.virtual)
+        return replace(known, reachable=False)

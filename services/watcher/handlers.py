@@ -1,10 +1,11 @@
 """One function per message: whose end is owed, and who asks for the newest fact again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from services.watcher.domain import Watch, watch
+from services.watcher.domain import watch
 from services.watcher.store import Store
-from shared.contracts.events import decode_event
+from shared.contracts.events import decode_event, newest_by_job
+from shared.lifecycle.record import JobRecord
 from shared.runtime.clock import Clock
 from shared.runtime.messages import Delivery
 
@@ -19,16 +20,16 @@ class JobEvents:
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
         """Note which attempts are to be watched; answer questions. Safe to redeliver: guarded by (epoch, seq)."""
-        newest: dict[str, Watch] = {}
-        for delivery in deliveries:
-            asked = watch(decode_event(delivery.body).job)
-            known = newest.get(asked.job)
-            if known is None or known.seen < asked.seen:
-                newest[asked.job] = asked
         self._look()
-        launched = [asked for asked in newest.values() if asked.launched]
+        await self.take([decode_event(delivery.body).job for delivery in deliveries])
+
+    async def take(self, records: Sequence[JobRecord], *, answer: bool = True) -> None:
+        """Note what these records ask; without `answer` one that was seen before asks nothing."""
+        watches = [watch(record) for record in newest_by_job(records).values()]
+        launched = [asked for asked in watches if asked.launched]
         new = await self._store.write(launched, self._clock.now()) if launched else set()
-        if again := [asked for asked in newest.values() if asked.attempt > 1]:
+        if again := [asked for asked in watches if asked.attempt > 1]:
             await self._store.overtake(again)
-        if questions := [asked for asked in launched if asked.owed and asked.key not in new]:
+        questions = [asked for asked in launched if asked.owed and asked.key not in new]
+        if answer and questions:
             await self._store.answer(questions)

@@ -1,7 +1,11 @@
-"""Looking at the backend, telling what is new, and noticing what is gone."""
+"""Looking at the backend for all replicas, telling what is new, and noticing what is gone.
+
+One replica observes, under the lease "observe"; what it tells commits only while it has it. The others stand by, and
+one of them begins where the tables say that it stood.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -9,26 +13,44 @@ from typing import Final
 from opentelemetry.metrics import Meter
 
 from services.watcher.absence import Absences, Key
-from services.watcher.domain import Finding, Unknown, findings, is_alive, tenant_of
+from services.watcher.domain import Finding, is_alive
+from services.watcher.restoring import Restoring
 from services.watcher.store import Expected, Store
+from services.watcher.words import Words
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk
 from shared.backends.local.sightings import Observation, Seen
 from shared.runtime import failpoints
 from shared.runtime.clock import Clock
+from shared.runtime.database import Tx
+from shared.runtime.leases import Lease, LeaseLost
 from shared.runtime.logs import Log
 
 _ABSENCE_SECONDS: Final = 0.5
 _TOLD_AT_ONCE: Final = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The time for which this replica observes: one number of the lease, facts told in one epoch."""
+
+    lease: Lease
+    number: int
+    epoch: int
+
+    async def check(self, tx: Tx) -> None:
+        """As `Term` says."""
+        await self.lease.check(tx, self.number)
+
+
 @dataclass
 class Memory:
-    """What this process knows between two looks; all of it can be forgotten."""
+    """What is known between two looks of one lead, made anew from the tables by the next."""
 
+    lead: Lead
+    absences: Absences
     told: dict[str, Seen] = field(default_factory=dict)
     last_seen: dict[Key, datetime] = field(default_factory=dict)
-    unknown_words: set[str] = field(default_factory=set)
     observation: Observation | None = None
     judged_at: datetime | None = None
     problem: str | None = None
@@ -42,113 +64,136 @@ class Observing:
         store: Store,
         observe: Callable[[], Observation],
         backend: LocalClient,
+        words: Words,
+        restoring: Restoring,
         clock: Clock,
         log: Log,
         meter: Meter,
         *,
+        lease: Lease,
+        epoch: Callable[[], int],
         lost_after: timedelta,
     ) -> None:
         self._store = store
         self._observe = observe
         self._backend = backend
+        self._words = words
+        self._restoring = restoring
         self._clock = clock
         self._log = log
-        self._memory = Memory()
-        self._absences = Absences(lost_after)
-        self._unknown = meter.create_counter("tidegate_unknown_words", description="Words that the mapping lacks")
+        self._lease = lease
+        self._epoch = epoch
+        self._lost_after = lost_after
+        self._memory: Memory | None = None
         self._blind = meter.create_counter("tidegate_incomplete_observations", description="Looks that were not whole")
         self._told = meter.create_counter("tidegate_sightings_told", description="Facts told about submissions")
 
     async def once(self) -> bool:
-        """Look once and tell what is new; whether something is alive."""
+        """Look once and tell what is new, where this replica observes; whether something is alive."""
+        try:
+            memory = await self._remembered()
+            return False if memory is None else await self._look(memory)
+        except LeaseLost as lost:
+            self._stand_by(str(lost))
+            return False
+
+    async def keep(self) -> None:
+        """Write down when live attempts were last seen, and how long others are absent."""
+        memory = self._memory
+        if memory is None:
+            return
+        try:
+            await self._store.remember(memory.lead, dict(memory.last_seen), memory.absences.counted)
+        except LeaseLost as lost:
+            self._stand_by(str(lost))
+
+    async def _remembered(self) -> Memory | None:
+        """What this replica knows as the observer; None while another one is."""
+        number = self._lease.epoch if self._lease.held else None
+        if number is None:
+            self._memory = None
+        elif self._memory is None or self._memory.lead.number != number:
+            counted = {
+                one.key: timedelta(milliseconds=one.absent_ms) for one in await self._store.expected() if one.absent_ms
+            }
+            lead = Lead(self._lease, number, self._epoch())
+            self._memory = Memory(lead, Absences(self._lost_after, counted))
+        return self._memory
+
+    def _stand_by(self, why: str) -> None:
+        self._memory = None
+        self._log.info("another replica observes", why=why)
+
+    async def _look(self, memory: Memory) -> bool:
         at = self._clock.now()
         observation = await asyncio.to_thread(self._observe)
         failpoints.reach("observe.after")
-        self._note_whether_whole(observation)
-        if observation is not self._memory.observation:
-            await self._tell(observation, at)
-            self._memory.observation = observation
+        self._note_whether_whole(memory, observation)
+        if observation is not memory.observation:
+            await self._tell(memory, observation, at)
+            memory.observation = observation
         alive = {(seen.job, seen.attempt) for seen in observation.submissions if is_alive(seen)}
         if observation.complete:
+            if self._restoring.under_way:
+                await self._restoring.once(memory.lead, at)
             for key in alive:
-                self._memory.last_seen[key] = at
-            await self._judge(observation, alive, at)
+                memory.last_seen[key] = at
+            await self._judge(memory, alive, at)
         return bool(alive)
 
-    async def keep(self) -> None:
-        """Write down when live attempts were last seen."""
-        await self._store.mark_seen(dict(self._memory.last_seen))
-
-    def _note_whether_whole(self, observation: Observation) -> None:
+    def _note_whether_whole(self, memory: Memory, observation: Observation) -> None:
         if observation.complete:
-            self._memory.problem = None
+            memory.problem = None
             return
         self._blind.add(1)
-        self._absences.blind()
-        if observation.problem != self._memory.problem:
+        memory.absences.blind()
+        if observation.problem != memory.problem:
             self._log.warning("the backend could not be observed: no state changes", why=observation.problem)
-            self._memory.problem = observation.problem
+            memory.problem = observation.problem
 
-    async def _tell(self, observation: Observation, at: datetime) -> None:
+    async def _tell(self, memory: Memory, observation: Observation, at: datetime) -> None:
         """Report what changed since the last look; what cannot be committed now is told at the next."""
         shown = {seen.submission: seen for seen in observation.submissions}
-        changed = [seen for seen in shown.values() if self._memory.told.get(seen.submission) is not seen]
+        changed = [seen for seen in shown.values() if memory.told.get(seen.submission) is not seen]
         for start in range(0, len(changed), _TOLD_AT_ONCE):
             part = changed[start : start + _TOLD_AT_ONCE]
-            self._told.add(await self._store.tell(self._found(part), at))
-            self._memory.told.update((seen.submission, seen) for seen in part)
+            self._told.add(await self._store.tell(memory.lead, self._words.found(part), at))
+            memory.told.update((seen.submission, seen) for seen in part)
         if observation.complete:
-            for submission in self._memory.told.keys() - shown.keys():
-                del self._memory.told[submission]
+            for submission in memory.told.keys() - shown.keys():
+                del memory.told[submission]
 
-    def _found(self, changed: Sequence[Seen]) -> list[Finding]:
-        found: list[Finding] = []
-        for seen in changed:
-            result = findings(seen)
-            if isinstance(result, Unknown):
-                self._count_unknown(result.word)
-            elif result and tenant_of(seen) is None:
-                self._count_unknown("no tenant in the records")
-            else:
-                found += result
-        return found
-
-    def _count_unknown(self, word: str) -> None:
-        self._unknown.add(1, {"word": word[:40]})
-        if word not in self._memory.unknown_words:
-            self._memory.unknown_words.add(word)
-            self._log.warning("a word of the backend is unknown: the job keeps its state", word=word)
-
-    async def _judge(self, observation: Observation, alive: set[Key], at: datetime) -> None:
+    async def _judge(self, memory: Memory, alive: set[Key], at: datetime) -> None:
         """Count how long what should be there is absent, and report what is lost."""
-        before = self._memory.judged_at
+        before = memory.judged_at
         if before is not None and timedelta(0) <= at - before < timedelta(seconds=_ABSENCE_SECONDS):
             return
-        self._memory.judged_at = at
+        memory.judged_at = at
         expected = {one.key: one for one in await self._store.expected()}
-        lost = self._absences.observed(at, alive, {key: one.accepted_at for key, one in expected.items()})
+        lost = memory.absences.observed(at, alive, {key: one.accepted_at for key, one in expected.items()})
         for key in sorted(lost):
-            await self._confirm(expected[key], at)
-        self._memory.last_seen = {
-            key: seen_at for key, seen_at in self._memory.last_seen.items() if key in alive or key in expected
+            await self._confirm(memory, expected[key], at)
+        memory.last_seen = {
+            key: seen_at for key, seen_at in memory.last_seen.items() if key in alive or key in expected
         }
 
-    async def _confirm(self, one: Expected, at: datetime) -> None:
+    async def _confirm(self, memory: Memory, one: Expected, at: datetime) -> None:
         """A last look at everything there is a record of, released ones too; without an end, it is lost."""
         try:
             known = await self._backend.find(one.job, one.attempt)
         except CouldNotAsk as error:
             self._log.warning("a lost submission could not be looked for", job=one.job, why=str(error))
             return
-        ends = self._found([seen for seen in known if seen.exit is not None])
+        ends = self._words.found(seen for seen in known if seen.exit is not None)
         if ends:
-            await self._store.tell(ends, at)
+            await self._store.tell(memory.lead, ends, at)
             return
         if any(is_alive(seen) for seen in known):
             return
-        last = self._memory.last_seen.get(one.key) or one.last_seen_at
+        last = max((seen_at for seen_at in (memory.last_seen.get(one.key), one.last_seen_at) if seen_at), default=None)
         fact = {"tenant": one.tenant, "last_seen_at": None if last is None else last.isoformat()}
         submission = one.submission or f"{one.job}.a{one.attempt}"
-        self._told.add(await self._store.lose([Finding(submission, "lost", one.job, one.attempt, fact)], at))
-        self._memory.told.pop(submission, None)
+        finding = Finding(submission, "lost", one.job, one.attempt, fact)
+        self._told.add(await self._store.lose(memory.lead, [finding], at))
+        memory.told.pop(submission, None)
         self._log.warning("lost: nobody saw how it ended", job=one.job, attempt=one.attempt)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
 
 from services.watcher.domain import Finding, Watch
 from shared.contracts.facts import encode_fact
@@ -41,38 +41,45 @@ RETURNING watched.job, watched.attempt
 """
 # An end says more than a loss, a loss more than a start: one answer per attempt.
 _ANSWERS: Final = """
-SELECT DISTINCT ON (job, attempt) job, attempt, kind, n, at, fact, answers
+SELECT DISTINCT ON (job, attempt) job, attempt, kind, n, at, fact, sightings.epoch, answers
 FROM sightings JOIN watched USING (job, attempt) JOIN unnest($1::text[], $2::integer[]) AS key (job, attempt)
      USING (job, attempt)
-ORDER BY job, attempt, n DESC
+ORDER BY job, attempt, sightings.epoch DESC, n DESC
 """
-# Told once per change: a row comes back only where the fact is new or has changed.
+# Told once per change and epoch: a row comes back only where the fact is new, has changed, or is told anew.
 _TELL: Final = """
-INSERT INTO sightings AS known (submission, kind, job, attempt, n, at, fact)
-SELECT submission, kind, job, attempt, nextval('fact_versions'), $6, fact
+INSERT INTO sightings AS known (submission, kind, job, attempt, n, at, fact, epoch)
+SELECT submission, kind, job, attempt, nextval('fact_versions'), $6, fact, $7
 FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::jsonb[])
      AS given (submission, kind, job, attempt, fact)
 ORDER BY submission, kind
 ON CONFLICT (submission, kind) DO UPDATE
-SET fact = excluded.fact, at = excluded.at, n = nextval('fact_versions') WHERE known.fact <> excluded.fact
-RETURNING job, attempt, kind, n, at, fact
+SET fact = excluded.fact, at = excluded.at, n = nextval('fact_versions'), epoch = excluded.epoch
+WHERE known.fact <> excluded.fact OR known.epoch < excluded.epoch
+RETURNING job, attempt, kind, n, at, fact, epoch
 """
 # A loss takes back the start: whoever is seen again after it is told anew, with a higher version.
 _TAKE_BACK: Final = "DELETE FROM sightings WHERE submission = ANY ($1::text[]) AND kind = 'seen_running'"
 _EXPECTED: Final = """
-SELECT job, attempt, tenant, submission, accepted_at, last_seen_at FROM watched WHERE NOT over AND NOT EXISTS (
+SELECT job, attempt, tenant, submission, accepted_at, last_seen_at, absent_ms
+FROM watched WHERE NOT over AND NOT EXISTS (
     SELECT FROM sightings
     WHERE sightings.job = watched.job AND sightings.attempt = watched.attempt AND kind IN ('exited', 'lost')
 )
 """
-_SEEN: Final = """
-WITH there AS (
-    SELECT job, attempt, at
-    FROM watched JOIN unnest($1::text[], $2::integer[], $3::timestamptz[]) AS seen (job, attempt, at)
-         USING (job, attempt)
+# Of who was seen and who was not. Rows are locked in the order of their keys; what is locked is left for the next time.
+_REMEMBER: Final = """
+WITH held AS (
+    SELECT job, attempt, seen_at, counted_ms
+    FROM watched JOIN unnest($1::text[], $2::integer[], $3::timestamptz[], $4::bigint[])
+         AS given (job, attempt, seen_at, counted_ms) USING (job, attempt)
     WHERE NOT over ORDER BY job, attempt FOR UPDATE OF watched SKIP LOCKED
 )
-UPDATE watched SET last_seen_at = there.at FROM there WHERE watched.job = there.job AND watched.attempt = there.attempt
+UPDATE watched SET last_seen_at = greatest(watched.last_seen_at, held.seen_at), absent_ms = held.counted_ms
+FROM held WHERE watched.job = held.job AND watched.attempt = held.attempt
+"""
+_OPEN_SINCE: Final = """
+SELECT DISTINCT job FROM watched WHERE NOT over AND job > $1 AND accepted_at < $2 ORDER BY job LIMIT $3
 """
 
 Key = tuple[str, int]
@@ -88,11 +95,23 @@ class Expected:
     submission: str | None
     accepted_at: datetime
     last_seen_at: datetime | None
+    absent_ms: int
 
     @property
     def key(self) -> Key:
         """One per job and attempt."""
         return (self.job, self.attempt)
+
+
+class Term(Protocol):
+    """The time for which one replica observes for all: what it tells is told only within it."""
+
+    @property
+    def epoch(self) -> int:
+        """The one in which facts are told."""
+
+    async def check(self, tx: Tx) -> None:
+        """Raise `LeaseLost` where another replica observes by now; else none does before the transaction ends."""
 
 
 class Store:
@@ -135,17 +154,17 @@ class Store:
                 rows = await tx.fetch(_ANSWERS, *keys)
                 await tx.enqueue([_outgoing(row, answer=row["answers"]) for row in rows])
 
-    async def tell(self, found: Sequence[Finding], at: datetime) -> int:
+    async def tell(self, term: Term, found: Sequence[Finding], at: datetime) -> int:
         """Report what is new or has changed; how many facts that were."""
         if not found:
             return 0
         async with self.database.transaction() as tx:
-            return await self._tell(tx, found, at)
+            return await self._tell(tx, term, found, at)
 
-    async def lose(self, found: Sequence[Finding], at: datetime) -> int:
+    async def lose(self, term: Term, found: Sequence[Finding], at: datetime) -> int:
         """Report losses; a start that was told before counts as not told."""
         async with self.database.transaction() as tx:
-            count = await self._tell(tx, found, at)
+            count = await self._tell(tx, term, found, at)
             await tx.execute(_TAKE_BACK, [finding.submission for finding in found])
         return count
 
@@ -153,13 +172,28 @@ class Store:
         """Every attempt whose end is owed and was not told."""
         return [Expected(**dict(row)) for row in await self.database.fetch(_EXPECTED)]
 
-    async def mark_seen(self, last_seen: Mapping[Key, datetime]) -> None:
-        """Keep the last confirmed sightings of attempts, so that a restart knows them."""
-        if last_seen:
-            jobs, attempts = zip(*last_seen, strict=True)
-            await self.database.execute(_SEEN, jobs, attempts, list(last_seen.values()))
+    async def remember(self, term: Term, last_seen: Mapping[Key, datetime], absent: Mapping[Key, timedelta]) -> None:
+        """Keep when attempts were last seen, or how long they are absent, so that whoever observes next knows it."""
+        keys = sorted({*last_seen, *absent})
+        if not keys:
+            return
+        counted = [round(absent.get(key, timedelta(0)) / timedelta(milliseconds=1)) for key in keys]
+        async with self.database.transaction() as tx:
+            await term.check(tx)
+            await tx.execute(
+                _REMEMBER,
+                [job for job, _ in keys],
+                [attempt for _, attempt in keys],
+                [last_seen.get(key) for key in keys],
+                counted,
+            )
 
-    async def _tell(self, tx: Tx, found: Sequence[Finding], at: datetime) -> int:
+    async def open_since(self, after: str, before: datetime, limit: int) -> list[str]:
+        """Jobs whose end is owed since before `before`: the next ones after the job `after`."""
+        return [row["job"] for row in await self.database.fetch(_OPEN_SINCE, after, before, limit)]
+
+    async def _tell(self, tx: Tx, term: Term, found: Sequence[Finding], at: datetime) -> int:
+        await term.check(tx)
         rows = await tx.fetch(
             _TELL,
             [finding.submission for finding in found],
@@ -168,6 +202,7 @@ class Store:
             [finding.attempt for finding in found],
             [dict(finding.fact) for finding in found],
             at,
+            term.epoch,
         )
         await tx.enqueue([_outgoing(row) for row in sorted(rows, key=lambda row: int(row["n"]))])
         return len(rows)
@@ -178,7 +213,7 @@ def _outgoing(row: Mapping[str, Any], *, answer: int | None = None) -> Outgoing:
         "kind": row["kind"],
         "job": row["job"],
         "attempt": row["attempt"],
-        "version": {"n": row["n"]},
+        "version": {"epoch": row["epoch"], "n": row["n"]},
         "at": row["at"],
         "source": SOURCE,
     }

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, DateTime, Index, Sequence, Text, text
+from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, Sequence, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
@@ -18,7 +18,10 @@ class Base(SQLModel, registry=registry()):
 
 
 class Watched(Base, table=True):
-    """One row per attempt whose end the watcher owes: the inbox of its job's events, `(epoch, seq)` the newest seen."""
+    """One row per attempt whose end the watcher owes: the inbox of its job's events, `(epoch, seq)` the newest seen.
+
+    `absent_ms`: so long complete observations have shown nothing of it.
+    """
 
     __tablename__ = "watched"
     __table_args__ = (Index("watched_open", "job", "attempt", postgresql_where=text("NOT over")),)
@@ -33,10 +36,12 @@ class Watched(Base, table=True):
     over: bool
     last_seen_at: datetime | None = Field(sa_column=Column(_MOMENT))
     answers: int
+    absent_ms: int = Field(sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
 
 
 class Sighting(Base, table=True):
-    """The newest fact told of each kind about a submission: what is seen again unchanged is not told again."""
+    """The newest fact told of each kind about a submission: what is seen again unchanged in the same epoch is not told
+    again."""
 
     __tablename__ = "sightings"
     __table_args__ = (Index("sightings_of_attempt", "job", "attempt"),)
@@ -48,6 +53,7 @@ class Sighting(Base, table=True):
     n: int = Field(sa_column=Column(BigInteger, nullable=False))
     at: datetime = Field(sa_column=Column(_MOMENT, nullable=False))
     fact: Any = Field(sa_column=Column(JSONB, nullable=False))
+    epoch: int = Field(sa_column=Column(Integer, nullable=False, server_default=text("1")))
 
 
 fact_versions = Sequence("fact_versions", metadata=Base.metadata)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from shared.backends.local import ending, layout, uids
+from shared.backends.local import ending, layout, released, uids
 from shared.backends.local.files import read_record, sync_directory
 from shared.backends.local.host_connection import HostUnreachable, ask
 from shared.backends.local.messages import (
@@ -133,6 +134,16 @@ class LocalClient:
         """This submission as it is now, released or not; None when there is no record of it."""
         return await self._in_thread(lambda: _adopt(self.root, submission))
 
+    async def released(self, since: datetime | None, *, page: int = 500) -> AsyncIterator[tuple[Seen, ...]]:
+        """Every submission that was released after `since` (and some from before), page by page."""
+        pages = released.pages(self.root, since, page)
+        while (seen := await self._in_thread(lambda: next(pages, None))) is not None:
+            yield seen
+
+    async def purge_released(self, before: datetime, limit: int) -> int:
+        """Remove at most `limit` records of days that were over at `before`; how many it were."""
+        return await self._in_thread(lambda: released.purge(self.root, before, limit))
+
     async def uid_for(self, tenant: str) -> int:
         """The uid (and gid) under which the tenant's jobs run: its own for ever as root, ours without root."""
         return await self._in_thread(lambda: uids.uid_for(self.root, tenant))
@@ -217,7 +228,7 @@ def _claims(attempt_directory: str) -> tuple[Claim, ...]:
 def _find(root: str, job: str, attempt: int) -> tuple[Seen, ...]:
     found: dict[str, Seen] = {}
     for directory in _record_directories(root):
-        for name in os.listdir(f"{root}/{directory}"):
+        for name in _names(root, directory):
             split = layout.split_record_name(name)
             parsed = parse_submission_name(split[0]) if split is not None else None
             if split is not None and parsed is not None and parsed[1:3] == (job, attempt) and split[0] not in found:
@@ -225,6 +236,15 @@ def _find(root: str, job: str, attempt: int) -> tuple[Seen, ...]:
                 if seen is not None:
                     found[split[0]] = seen
     return tuple(found.values())
+
+
+def _names(root: str, directory: str) -> list[str]:
+    try:
+        return os.listdir(f"{root}/{directory}")
+    except FileNotFoundError:
+        if directory == layout.OPEN:
+            raise
+        return []  # a day that has just been purged
 
 
 def _adopt(root: str, submission: str) -> Seen | None:
@@ -235,6 +255,8 @@ def _adopt(root: str, submission: str) -> Seen | None:
     return None
 
 
-def _record_directories(root: str) -> list[str]:
-    dates = sorted(os.listdir(f"{root}/{layout.RELEASED}"), reverse=True)
-    return [layout.OPEN, *(f"{layout.RELEASED}/{date}" for date in dates)]
+def _record_directories(root: str) -> Iterator[str]:
+    """Days are listed only once `open/` was looked at: what is released in between is found in one or the other."""
+    yield layout.OPEN
+    for day in reversed(released.days(root)):
+        yield f"{layout.RELEASED}/{day}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -34,8 +35,12 @@ def stop(root: str, submission: str, grace_seconds: float, signal_number: int) -
         "grace_seconds": grace_seconds,
         "signal": int(signal_number),
     }
-    write_record(layout.record_path(root, submission, layout.STOP), request, durable=True)
+    path = layout.record_path(root, submission, layout.STOP)
+    write_record(path, request, durable=True)
     _signal_supervisor(seen, NUDGE)
+    if look(root, submission) is None:  # ended and released by another in between: nobody would clear the request away
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     return StopAnswer.ASKED
 
 

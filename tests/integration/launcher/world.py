@@ -52,7 +52,7 @@ class Launcher:
         self.settings = settings_for(world.backend.root, replica=replica, **settings)
         client = backend or world.backend.client
         meter, log = metrics.get_meter("test"), Log("tidegate")
-        self.store = store(world.database, replica=replica)
+        self.store = store(world.database, replica=replica, epoch=lambda: world.epoch)
         self.events = JobEvents(self.store, self.settings, world.clock, to_launch=lambda: None, to_end=lambda: None)
         self.launching = Launching(
             self.store,
@@ -62,6 +62,7 @@ class Launcher:
             log,
             meter,
             lease_seconds=self.settings.launch_lease_seconds,
+            restoring=lambda: world.restoring,
         )
         self.ending = Ending(self.store, client, world.clock, log, meter)
         self.sweep = Sweep(self.store, client, log, meter, deployment=self.settings.deployment)
@@ -96,6 +97,8 @@ class World:
         self.clock: Clock = SystemClock()
         self.specs: dict[str, JobSpec] = {}
         self.asked: list[SpecsAsked] = []
+        self.epoch = 1
+        self.restoring = False
         self._heard = 0
 
     async def ask(self, question: SpecsAsked) -> SpecsAnswer:

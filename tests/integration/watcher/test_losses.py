@@ -85,7 +85,7 @@ async def test_time_in_which_nobody_looked_does_not_count(world: World) -> None:
 async def test_a_watcher_that_was_down_tells_the_last_sighting_and_not_its_own_return(world: World) -> None:
     clock, watcher, _, _ = await gone(world)
     last = clock.now()
-    await watcher.observing.keep()
+    await watcher.keep()
     clock.advance(timedelta(days=2))
     second = world.watcher()
     await looks(clock, second, 63)

@@ -1,6 +1,5 @@
 """What real processes leave is told as facts, once per change."""
 
-import asyncio
 import json
 import os
 import signal
@@ -99,14 +98,6 @@ async def test_what_could_not_be_committed_is_told_at_the_next_look(world: World
     assert fact.kind == "exited"
 
 
-async def test_two_watchers_at_once_tell_each_fact_once(world: World) -> None:
-    for _ in range(5):
-        await world.ended("true")
-    watchers = [world.watcher(), world.watcher()]
-    await asyncio.gather(*(watcher.look() for watcher in watchers))
-    assert [fact.kind for fact in await world.facts()] == ["exited"] * 5
-
-
 async def test_a_runner_that_found_its_attempt_revoked_has_no_exit_of_the_command(world: World) -> None:
     request = await world.backend.request("j" + "0" * 26, "touch", "ran")
     submission = await world.backend.submit(request)
@@ -129,7 +120,7 @@ async def test_an_unknown_word_is_never_an_end_and_others_are_told(world: World)
     await watcher.look()
     (fact,) = await world.facts()
     assert fact.segment.submission != strange
-    assert watcher.observing._memory.unknown_words == {"abducted"}
+    assert watcher.words.unknown == {"abducted"}
 
 
 async def test_an_end_before_its_start_is_passed_on_as_it_is(world: World) -> None:

@@ -2,22 +2,27 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import asyncpg
 from opentelemetry import metrics
 
 from services.watcher.handlers import JobEvents
 from services.watcher.observing import Observing
+from services.watcher.restoring import Restoring
 from services.watcher.store import Store
+from services.watcher.words import Words
 from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import LocalState, Observation
 from shared.contracts.facts import decode_fact
 from shared.lifecycle import facts as f
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.database import Database
+from shared.runtime.leases import Lease
 from shared.runtime.logs import Log
 from shared.runtime.messages import Delivery
+from shared.runtime.standing import Standing, mark_in_step, read_standing
 from tests.integration.backends.local.harness import Backend
 from tests.integration.launcher.story import Job
 
@@ -25,17 +30,33 @@ LOST_AFTER = timedelta(seconds=60)
 
 
 class Watcher:
-    """One process's parts, driven look by look."""
+    """One replica's parts, driven look by look."""
 
-    def __init__(self, world: "World", observe: Callable[[], Observation] | None = None) -> None:
+    def __init__(self, world: "World", replica: str, observe: Callable[[], Observation] | None) -> None:
+        log, meter = Log("tidegate"), metrics.get_meter("test")
+        self.world = world
+        self.lease = Lease("observe", replica)
         self.store = Store(world.database)
+        self.words = Words(log, meter)
+        self.restoring = Restoring(
+            self.store,
+            world.backend.client,
+            self.words,
+            log,
+            standing=lambda: world.standing,
+            in_step=world.mark_in_step,
+        )
         self.observing = Observing(
             self.store,
             observe or Observer(world.backend.client.root).observe,
             world.backend.client,
+            self.words,
+            self.restoring,
             world.clock,
-            Log("tidegate"),
-            metrics.get_meter("test"),
+            log,
+            meter,
+            lease=self.lease,
+            epoch=lambda: world.standing.epoch,
             lost_after=LOST_AFTER,
         )
         self.events = JobEvents(self.store, world.clock, lambda: None)
@@ -45,22 +66,46 @@ class Watcher:
         await self.events.on_jobs(list(deliveries))
 
     async def look(self) -> bool:
-        """Look once; whether something is alive."""
+        """Keep the lease, or try to take it, and look once; whether something is alive."""
+        await self.lease.keep(self.world.keeping)
         return await self.observing.once()
+
+    async def keep(self) -> None:
+        """As it does every 2 s."""
+        await self.lease.keep(self.world.keeping)
+        await self.observing.keep()
 
 
 class World:
     """A database, a backend, and what was told."""
 
-    def __init__(self, database: Database, backend: Backend) -> None:
+    def __init__(self, database: Database, backend: Backend, keeping: asyncpg.Connection) -> None:
         self.database = database
         self.backend = backend
+        self.keeping = keeping
         self.clock: Clock = SystemClock()
+        self.standing = Standing(epoch=1, restoring=False, backup_at=None)
         self._heard = 0
 
-    def watcher(self, observe: Callable[[], Observation] | None = None) -> Watcher:
-        """A process."""
-        return Watcher(self, observe)
+    def watcher(self, observe: Callable[[], Observation] | None = None, *, replica: str = "one") -> Watcher:
+        """A process; one with the name of an earlier one is that one, started again."""
+        return Watcher(self, replica, observe)
+
+    async def hand_over(self) -> None:
+        """The lease runs out, as after a kill."""
+        await self.database.execute("UPDATE leases SET until = clock_timestamp() - interval '1 second'")
+
+    async def restored(self, epoch: int, backup_at: datetime | None = None) -> None:
+        """As `python -m infra.postgres.restored` leaves it."""
+        await self.database.execute(
+            "UPDATE standing SET epoch = $1, restoring = true, backup_at = $2, restored_at = now()", epoch, backup_at
+        )
+        self.standing = await read_standing(self.database)
+
+    async def mark_in_step(self) -> None:
+        """As the service does."""
+        await mark_in_step(self.database, self.standing.epoch)
+        self.standing = await read_standing(self.database)
 
     async def launched(self, *command: str, **how: Any) -> tuple[Job, str]:
         """A job that the backend has accepted, and its submission; its newest event says so."""

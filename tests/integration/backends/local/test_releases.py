@@ -1,10 +1,12 @@
 """Releasing moves records away once nothing needs them, and what is released is still found."""
 
 import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.backends.local import layout
+from shared.backends.local import ending, layout
 from shared.backends.local.files import create_record
 from shared.backends.local.messages import CouldNotAsk, LaunchKind, ReleaseAnswer
 from shared.backends.local.observer import LocalState
@@ -78,3 +80,63 @@ async def test_revoking_an_attempt_that_has_no_directory_yet_still_fences_it(bac
 async def test_a_record_of_somebody_else_is_not_found(backend: Backend) -> None:
     create_record(str(backend.record("test.mine.a1.t", layout.EXIT)), {"submission": "test.other.a1.t"})
     assert await backend.client.find("mine", 1) == ()
+
+
+async def test_what_was_released_is_shown_page_by_page(backend: Backend) -> None:
+    names = set()
+    for number in range(5):
+        request = await backend.request(f"paged{number}", "true")
+        await backend.run(request)
+        await backend.client.release(request.submission)
+        names.add(request.submission)
+    pages = [page async for page in backend.client.released(None, page=2)]
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert {seen.submission for page in pages for seen in page} == names
+    assert all(seen.exit is not None for page in pages for seen in page)
+
+
+async def test_only_what_was_released_lately_is_shown_where_that_is_asked(backend: Backend) -> None:
+    request = await backend.request("late", "true")
+    await backend.run(request)
+    await backend.client.release(request.submission)
+    now = datetime.now(UTC)
+    shown = [page async for page in backend.client.released(now - timedelta(minutes=5))]
+    assert [seen.submission for page in shown for seen in page] == [request.submission]
+    assert [page async for page in backend.client.released(now + timedelta(hours=2))] == []
+
+
+async def test_old_records_are_purged_in_bounded_steps_and_what_they_were_of_still_never_runs_again(
+    backend: Backend,
+) -> None:
+    old, young = await backend.request("old", "true"), await backend.request("young", "true")
+    for request in (old, young):
+        await backend.run(request)
+        await backend.client.release(request.submission)
+    (today,) = (backend.root / layout.RELEASED).iterdir()
+    earlier = today.with_name("2026-11-20")
+    earlier.mkdir()
+    for path in today.glob(f"{old.submission}.*"):
+        path.rename(earlier / path.name)
+    files = len(list(earlier.iterdir()))
+    assert files > 2
+    at = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
+    assert await backend.client.purge_released(at, 100) == 0
+    assert await backend.client.purge_released(at + timedelta(days=1), 2) == 2
+    assert await backend.client.purge_released(at + timedelta(days=1), 100) == files - 2
+    assert not earlier.exists()
+    assert await backend.client.adopt(old.submission) is None
+    assert await backend.client.adopt(young.submission) is not None
+    assert (await backend.launch(old)).kind is LaunchKind.ALREADY
+
+
+async def test_a_stop_request_for_what_was_released_meanwhile_is_not_left_behind(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = await backend.request("stopped-late", "true")
+    await backend.run(request)
+    seen = backend.seen(request.submission)
+    await backend.client.release(request.submission)
+    looks = iter([dataclasses.replace(seen, state=LocalState.RUNNING)] if seen else [])
+    monkeypatch.setattr(ending, "look", lambda root, name: next(looks, None))
+    await backend.client.stop(request.submission, 1)
+    assert list((backend.root / layout.OPEN).iterdir()) == []

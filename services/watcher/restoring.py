@@ -1,0 +1,48 @@
+"""After a restore of the database: what the lost time has released is looked at too, and told anew."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from services.watcher.store import Store, Term
+from services.watcher.words import Words
+from shared.backends.local.client import LocalClient
+from shared.runtime.logs import Log
+from shared.runtime.standing import Standing
+
+
+class Restoring:
+    """Brings the watcher into step: what is open is told anew by the look that comes before, the rest here."""
+
+    def __init__(
+        self,
+        store: Store,
+        backend: LocalClient,
+        words: Words,
+        log: Log,
+        *,
+        standing: Callable[[], Standing],
+        in_step: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._backend = backend
+        self._words = words
+        self._log = log
+        self._standing = standing
+        self._in_step = in_step
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a complete observation is owed that includes what was released."""
+        return self._standing().restoring
+
+    async def once(self, term: Term, at: datetime) -> None:
+        """Tell of everything that was released since the backup, page by page; then the watcher is in step.
+
+        Safe to begin anew: what was told in this epoch is not told again. Raises CouldNotAsk where it cannot be known.
+        """
+        seen = told = 0
+        async for page in self._backend.released(self._standing().backup_at):
+            seen += len(page)
+            told += await self._store.tell(term, self._words.found(page), at)
+        self._log.info("looked at what was released since the backup", records=seen, told=told)
+        await self._in_step()
