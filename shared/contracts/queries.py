@@ -117,7 +117,8 @@ class LogsAnswer(Frozen):
     size_bytes: int
 
 
-_NOT_STORABLE: Final = re.compile(r"[%#\x00-\x1f\x7f]")
+# `A:` and `A|` at the end are taken for drives by what turns names of a local store into URLs.
+_NOT_STORABLE: Final = re.compile(r"[%#\x00-\x1f\x7f]|(?:(?<=^[A-Za-z])|(?<=/[A-Za-z]))[:|]\Z")
 _LONGEST_KEY_BYTES: Final = 800
 _LONGEST_PART_BYTES: Final = 200
 
