@@ -17,7 +17,7 @@ from shared.contracts.subjects import (
     rpc_subject,
     usage_subject,
 )
-from shared.runtime.broker import inbox_prefix
+from shared.runtime.broker import inbox_prefix, nudge_subject
 from shared.runtime.topology import CONSUMERS, STREAMS, stream_of
 
 ADMIN: Final = "admin"
@@ -28,7 +28,7 @@ _PUBLISHES: Final = {
     "watcher": (cluster_subject("*", "*"), logs_subject("*")),
     "metering": (usage_subject("*", "*"),),
 }
-_LOOKS_AT: Final = {"api": ("api", "gatekeeper", "stager", "launcher", "watcher")}
+_LOOKS_AT: Final = {"api": tuple(CONSUMERS)}
 """Consumers of which a service may know how far they are."""
 _HEARS: Final = {"api": (logs_subject("*"),)}
 _CONSUMERS_OF: Final = {"api": ("api",), "gatekeeper": ("gatekeeper", "gatekeeper_clusters")}
@@ -47,17 +47,25 @@ def of_service(service: str) -> Permissions:
     """What the service's user may do."""
     owned = (*(fact_subject(service, kind) for kind in FACT_KINDS.get(service, ())), *_PUBLISHES.get(service, ()))
     stored = {stream_of(subject) for subject in owned if subject.split(".", 1)[0].upper() in STREAMS}
+    facts = [subject for subject in owned if subject.startswith("facts.")]
     durables = [CONSUMERS[name] for name in _CONSUMERS_OF.get(service, (service,)) if name in FILTERS]
     return Permissions(
         publish=(
             *owned,
             rpc_subject("*", "*"),
+            nudge_subject(service),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in sorted(stored)),
+            *(f"$JS.API.DIRECT.GET.{stream_of(subject)}.{subject}" for subject in facts),
             *(f"$JS.API.CONSUMER.MSG.NEXT.{durable.stream}.{durable.name}" for durable in durables),
             *(f"$JS.ACK.{durable.stream}.{durable.name}.>" for durable in durables),
             *(f"$JS.API.CONSUMER.INFO.{CONSUMERS[name].stream}.{name}" for name in _LOOKS_AT.get(service, ())),
         ),
-        subscribe=(f"{inbox_prefix(service)}.>", rpc_subject(service, "*"), *_HEARS.get(service, ())),
+        subscribe=(
+            f"{inbox_prefix(service)}.>",
+            rpc_subject(service, "*"),
+            nudge_subject(service),
+            *_HEARS.get(service, ()),
+        ),
     )
 
 

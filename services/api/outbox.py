@@ -8,27 +8,23 @@ from shared.runtime.database import Database
 from shared.runtime.outbox import Outgoing, UnsentRow
 
 FETCH: Final = """
-SELECT id, job, epoch, seq, tenant, type, headers, body FROM events WHERE sent_at IS NULL ORDER BY id LIMIT $1
+SELECT id, job, epoch, seq, tenant, type, headers, body FROM events
+WHERE sent_at IS NULL AND job <> ALL ($2::text[]) ORDER BY id LIMIT $1
 """
-
-# Losing a mark only sends an event twice, so it need not wait for the disk.
-MARK: Final = """
-WITH quick AS (SELECT set_config('synchronous_commit', 'off', true))
-UPDATE events SET sent_at = now() FROM quick WHERE id = ANY ($1::bigint[]) AND sent_at IS NULL
-"""
-
-COUNT: Final = "SELECT count(*) FROM events WHERE sent_at IS NULL"
 
 
 class EventLog:
     """Events in the order of their ids, which within a job is that of `(epoch, seq)`: the job's row is locked."""
 
+    table = "events"
+    subject = "'jobs.v1.' || tenant || '.' || type"
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def fetch_unsent(self, limit: int) -> list[UnsentRow]:
+    async def fetch_unsent(self, limit: int, without: Sequence[str]) -> list[UnsentRow]:
         """The oldest unsent events."""
-        rows = await self._database.fetch(FETCH, limit)
+        rows = await self._database.fetch(FETCH, limit, without)
         return [
             UnsentRow(
                 row["id"],
@@ -42,14 +38,6 @@ class EventLog:
             )
             for row in rows
         ]
-
-    async def mark_sent(self, ids: Sequence[int]) -> None:
-        """Remember that the broker has these."""
-        await self._database.execute(MARK, ids)
-
-    async def count_unsent(self) -> int:
-        """How many events the broker is not known to have."""
-        return int(await self._database.fetchval(COUNT))
 
     async def purge(self) -> None:
         """Nothing: the log is kept, since records are replayed from it and streams are resumed in it."""

@@ -59,6 +59,8 @@ class Broker:
         self._waiting: dict[str, set[asyncio.Future[Exception]]] = {}
         self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
         self._closing = False
+        self.connections = 1
+        """The number of the connection: what was asked on an earlier one may not hold any more."""
         self.failed: asyncio.Future[str] | None = None
         """Resolves with the reason when the connection is lost for good (the login was withdrawn)."""
         self.faststream = NatsBroker(
@@ -131,19 +133,22 @@ class Broker:
         except nats.errors.Error as error:
             raise BrokerUnavailable(f"{subject}: {error}") from error
 
-    async def store(self, subject: str, body: bytes, headers: Mapping[str, str]) -> Stored:
-        """Publish into the stream that takes `subject` and return once it is on disk."""
-        return _stored(subject, await self._request(subject, body, headers, _ACK_SECONDS))
+    async def store(self, subject: str, body: bytes, headers: Mapping[str, str], *, on: int | None = None) -> Stored:
+        """Publish into the stream that takes `subject` and return once it is on disk; `on` this connection only."""
+        return _stored(subject, await self._request(subject, body, headers, _ACK_SECONDS, on))
 
-    async def store_batch(self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]]) -> Stored:
+    async def store_batch(
+        self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]], *, on: int | None = None
+    ) -> Stored:
         """Publish into one stream all or nothing, in order; `PublishRefused` if the broker rejects the batch."""
         batch_id = uuid.uuid4().hex
         for place, (subject, body, headers) in enumerate(messages, start=1):
             marked = {**headers, "Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(place)}
             if place < len(messages):
+                self._must_be_connected(subject, on)
                 await self.publish(subject, body, marked)
         marked["Nats-Batch-Commit"] = "1"
-        return _stored(subject, await self._request(subject, body, marked, _ACK_SECONDS))
+        return _stored(subject, await self._request(subject, body, marked, _ACK_SECONDS, on))
 
     async def call(self, subject: str, body: bytes, within_seconds: float) -> bytes:
         """Ask; `RpcUnavailable` when nobody answers in time, `RpcError` when the answer is an error."""
@@ -157,26 +162,42 @@ class Broker:
             raise RpcError(reply.headers[ERROR_HEADER])
         return bytes(reply.data)
 
-    async def last_seq(self, stream: str) -> int:
-        """The number of the stream's last message."""
-        answer = await self._info(f"STREAM.INFO.{stream}", f"stream {stream}")
-        return int(answer["state"]["last_seq"])
+    async def range_of(self, stream: str, *, on: int | None = None) -> tuple[int, int]:
+        """The numbers of the stream's first and last message."""
+        state = (await self._ask_jetstream(f"STREAM.INFO.{stream}", on))["state"]
+        return int(state["first_seq"]), int(state["last_seq"])
+
+    async def last_on(self, stream: str, subject: str, *, on: int | None = None) -> int | None:
+        """The number of the last message on the subject; None where there is none."""
+        reply = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", {}, _ACK_SECONDS, on)
+        headers = reply.headers or {}
+        if headers.get("Status") == "404":
+            return None
+        return int(headers["Nats-Sequence"])
 
     async def lag(self, consumer: str) -> int:
         """How many messages of a consumer of the topology are still to be handled, by whichever replica."""
-        answer = await self._info(f"CONSUMER.INFO.{CONSUMERS[consumer].stream}.{consumer}", f"consumer {consumer}")
-        return int(answer["num_pending"]) + int(answer["num_ack_pending"])
+        info = await self._ask_jetstream(f"CONSUMER.INFO.{CONSUMERS[consumer].stream}.{consumer}")
+        return int(info["num_pending"]) + int(info["num_ack_pending"])
 
-    async def _info(self, method: str, what: str) -> dict[str, Any]:
-        reply = await self._request(f"$JS.API.{method}", b"", {}, _ACK_SECONDS)
+    async def _ask_jetstream(self, what: str, on: int | None = None) -> dict[str, Any]:
+        """An answer of JetStream's API; `BrokerUnavailable` where it says that there is no such thing (yet)."""
+        reply = await self._request(f"$JS.API.{what}", b"", {}, _ACK_SECONDS, on)
         answer: dict[str, Any] = orjson.loads(reply.data)
         if "error" in answer:
             raise BrokerUnavailable(f"{what}: {answer['error'].get('description', answer['error'])}")
         return answer
 
-    async def _request(self, subject: str, body: bytes, headers: Mapping[str, str], within_seconds: float) -> Msg:
+    def _must_be_connected(self, subject: str, on: int | None) -> None:
         if not self.connected:
             raise BrokerUnavailable(f"{subject}: NATS is not connected")
+        if on is not None and on != self.connections:
+            raise BrokerUnavailable(f"{subject}: NATS went away and is back")
+
+    async def _request(
+        self, subject: str, body: bytes, headers: Mapping[str, str], within_seconds: float, on: int | None = None
+    ) -> Msg:
+        self._must_be_connected(subject, on)
         failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(subject.lower(), set())  # nats-py gives complaints in lower case
         waiting.add(failed)
@@ -224,6 +245,9 @@ class Broker:
     async def _on_disconnected(self) -> None:
         if not self._closing:
             self._log.warning("broker lost, reconnecting", url=self._url)
+        self.connections += 1
+        # nats-py would write what is buffered to the next server before anybody can look at that server's streams
+        self.client._pending, self.client._pending_data_size = [], 0
         for waiting in self._waiting.values():
             _end(waiting, BrokerUnavailable("NATS went away before it answered"))
 
@@ -239,6 +263,11 @@ class Broker:
     def _fail(self, reason: str) -> None:
         if self.failed is not None and not self.failed.done():
             self.failed.set_result(reason)
+
+
+def nudge_subject(service: str) -> str:
+    """Where replicas of a service tell the one that relays of their commits."""
+    return f"nudge.v1.{service}"
 
 
 def inbox_prefix(user: str) -> str:

@@ -55,6 +55,7 @@ class _Held:
 
     message: Msg
     delivery: Delivery
+    connection: int
 
 
 class ConsumeLoop:
@@ -73,6 +74,7 @@ class ConsumeLoop:
     ) -> None:
         self.consumer = consumer
         self.handler = handler
+        self._broker = broker
         self._database = database
         self._parks = parks
         self._log = log
@@ -88,10 +90,10 @@ class ConsumeLoop:
         heartbeat = asyncio.create_task(self._keep_alive())
         at_stop = asyncio.create_task(self._hand_back_at_stop())
         try:
-            while messages := await self._puller.take():
+            while taken := await self._puller.take():
                 self._since = time.monotonic()
-                _pending.set(_left(messages[-1]), self._labels)
-                batch = [_Held(message, _delivery(message)) for message in messages]
+                _pending.set(_left(taken[-1].message), self._labels)
+                batch = [_Held(message, _delivery(message), connection) for message, connection in taken]
                 self._running.update(batch)
                 await self._all(batch)
         finally:
@@ -187,10 +189,15 @@ class ConsumeLoop:
     async def _acknowledge(self, batch: Sequence[_Held]) -> None:
         failpoints.reach("ack.before")
         for held in batch:
-            await _tell(held.message.ack())
+            await self._ack(held)
         failpoints.reach("ack.after")
         self._running.difference_update(batch)
         _handled.add(len(batch), self._labels)
+
+    async def _ack(self, held: _Held) -> None:
+        """Unless the broker went away meanwhile: then it delivers the message again, which handlers bear."""
+        if held.connection == self._broker.connections:
+            await _tell(held.message.ack())
 
     async def _again(self, held: _Held, delay_seconds: float, error: Exception | None) -> None:
         await _tell(held.message.nak(delay=delay_seconds))
@@ -208,7 +215,7 @@ class ConsumeLoop:
                 if self._puller.stopping:
                     return  # handed back with the rest
                 await self._database_back()
-        await _tell(held.message.ack())
+        await self._ack(held)
         self._running.discard(held)
         _parked.add(1, self._labels)
         tries = held.delivery.deliveries

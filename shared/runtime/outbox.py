@@ -44,16 +44,20 @@ class UnsentRow:
 
 
 class RelaySource(Protocol):
-    """Where the relay finds what to send. A service whose event log is its outbox brings its own."""
+    """Where the relay finds what to send. A service whose event log is its outbox brings its own: a table that has the
+    columns `id`, `sent_at` and `stream_seq` of `outbox` too."""
 
-    async def fetch_unsent(self, limit: int) -> Sequence[UnsentRow]:
-        """The oldest unsent rows in ascending id, which within a key is the order of commits."""
+    @property
+    def table(self) -> str:
+        """The table of the rows."""
 
-    async def mark_sent(self, ids: Sequence[int]) -> None:
-        """Remember in one statement that these rows were acknowledged by the broker."""
+    @property
+    def subject(self) -> str:
+        """A row's subject, as an expression of SQL."""
 
-    async def count_unsent(self) -> int:
-        """How many rows are not known to be published."""
+    async def fetch_unsent(self, limit: int, without: Sequence[str]) -> Sequence[UnsentRow]:
+        """The oldest unsent rows in ascending id, which within a key is the order of commits; none of the keys in
+        `without`."""
 
     async def purge(self) -> None:
         """Drop, in bulk, what is no longer needed for sending again."""
@@ -67,17 +71,10 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])
 ORDER BY place
 """
 
-# Losing a mark only sends a message twice, so it need not wait for the disk.
-MARK_SENT: Final = """
-WITH quick AS (SELECT set_config('synchronous_commit', 'off', true))
-UPDATE outbox SET sent_at = now() FROM quick WHERE id = ANY ($1::bigint[])
-"""
-
 FETCH_UNSENT: Final = """
-SELECT id, key, subject, msg_id, headers, body FROM outbox WHERE sent_at IS NULL ORDER BY id LIMIT $1
+SELECT id, key, subject, msg_id, headers, body FROM outbox
+WHERE sent_at IS NULL AND key <> ALL ($2::text[]) ORDER BY id LIMIT $1
 """
-
-COUNT_UNSENT: Final = "SELECT count(*) FROM outbox WHERE sent_at IS NULL"
 
 PURGE: Final = """
 DELETE FROM outbox WHERE id IN (
@@ -100,24 +97,19 @@ def insert_arguments(messages: Sequence[Outgoing]) -> tuple[list[Any], ...]:
 class OutboxTable:
     """The table `outbox` that `create_outbox` makes in a service's schema."""
 
+    table = "outbox"
+    subject = "subject"
+
     def __init__(self, database: "Database") -> None:
         self._database = database
 
-    async def fetch_unsent(self, limit: int) -> list[UnsentRow]:
+    async def fetch_unsent(self, limit: int, without: Sequence[str]) -> list[UnsentRow]:
         """The oldest unsent rows in ascending id."""
-        rows = await self._database.fetch(FETCH_UNSENT, limit)
+        rows = await self._database.fetch(FETCH_UNSENT, limit, without)
         return [
             UnsentRow(row["id"], Outgoing(row["subject"], row["msg_id"], row["key"], row["body"], row["headers"]))
             for row in rows
         ]
-
-    async def mark_sent(self, ids: Sequence[int]) -> None:
-        """Remember that these rows were acknowledged by the broker."""
-        await self._database.execute(MARK_SENT, ids)
-
-    async def count_unsent(self) -> int:
-        """How many rows are not known to be published."""
-        return int(await self._database.fetchval(COUNT_UNSENT))
 
     async def purge(self) -> None:
         """Drop rows that were sent more than an hour ago."""

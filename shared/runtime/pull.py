@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import nats.errors
 import orjson
@@ -27,6 +27,17 @@ _DRAIN_SECONDS: Final = 2.0
 _EXPIRED: Final = frozenset({"404", "408"})
 
 
+class Taken(NamedTuple):
+    """A message, and the number of the connection on which it came: it can be acknowledged on that one only.
+
+    After a reconnect the same message comes again, or, where the broker's store was lost meanwhile, another one under
+    the same number, which an acknowledgement would take away unread.
+    """
+
+    message: Msg
+    connection: int
+
+
 class Puller:
     """The unhandled messages of one durable consumer, at most one batch ahead of the handler."""
 
@@ -37,7 +48,7 @@ class Puller:
         self._log = log
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{consumer.stream}.{consumer.name}"
         self._request = orjson.dumps({"batch": batch, "expires": int(_EXPIRES_SECONDS * 1e9)})
-        self._arrived: deque[Msg] = deque()
+        self._arrived: deque[Taken] = deque()
         self._news = asyncio.Event()
         self._subscription: Subscription | None = None
         self._inbox = ""
@@ -56,7 +67,7 @@ class Puller:
         self._inbox = self._broker.client.new_inbox()
         self._subscription = await self._broker.client.subscribe(f"{self._inbox}.*", cb=self._on_message)
 
-    async def take(self) -> list[Msg]:
+    async def take(self) -> list[Taken]:
         """One message or more, in the order of their arrival, as soon as there is one; none once stopped."""
         while not self._arrived and not self.stopping:
             self._news.clear()
@@ -75,7 +86,7 @@ class Puller:
 
     def waiting(self) -> list[Msg]:
         """What has arrived and is not taken: the caller keeps it alive while a handler takes long."""
-        return list(self._arrived)
+        return [taken.message for taken in self._arrived]
 
     @property
     def stopping(self) -> bool:
@@ -97,7 +108,7 @@ class Puller:
         returned = len(self._arrived)
         while self._arrived:
             with suppress(nats.errors.Error):
-                await self._arrived.popleft().nak()
+                await self._arrived.popleft().message.nak()
         return returned
 
     async def _ask(self) -> float:
@@ -120,7 +131,7 @@ class Puller:
 
     async def _on_message(self, message: Msg) -> None:
         if message.reply:
-            self._arrived.append(message)
+            self._arrived.append(Taken(message, self._broker.connections))
             self._missing -= 1
             self._complained = False
         else:

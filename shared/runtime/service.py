@@ -1,7 +1,6 @@
 """One service: its stores, its consumers, its queries, its background work, its clean end."""
 
 import asyncio
-import gc
 import signal
 import sys
 import time
@@ -23,12 +22,13 @@ from shared.runtime.errors import DatabaseUnavailable, LoginRefused, SettingsErr
 from shared.runtime.health import Health
 from shared.runtime.leases import Lease, Leases
 from shared.runtime.logs import Log
+from shared.runtime.marks import Marks
 from shared.runtime.outbox import OutboxTable, RelaySource
-from shared.runtime.relay import Relay
+from shared.runtime.relay import Relay, StoreLost
 from shared.runtime.rpc import Query, serve
 from shared.runtime.settings import ServiceSettings
 from shared.runtime.standing import Standing, StandingKeeper
-from shared.runtime.supervise import finish, keep_running, tick
+from shared.runtime.supervise import calm_the_collector, finish, keep_running, tick
 from shared.runtime.telemetry import with_trace
 from shared.runtime.topology import CONSUMERS, stream_of
 
@@ -73,11 +73,13 @@ class Service:
             log=self.log,
         )
         source = relay_source(self.db)
-        self.relay = Relay(source, self.db, self.broker, service=name, log=self.log)
         self._leases = Leases(self.db, settings.replica, self.log)
+        leads = self._leases.declare("relay")
+        marks = Marks(self.db, source, leads)
+        self.relay = Relay(source, marks, leads, self.broker, service=name, log=self.log)
         self._standing = StandingKeeper(
             self.db,
-            unsent=source.count_unsent,
+            unsent=marks.count_unsent,
             ask_api=None if restores_itself else lambda: self.call("api", "standing", b""),
             log=self.log,
         )
@@ -149,6 +151,12 @@ class Service:
 
         return declare
 
+    def on_store_lost(self, callback: StoreLost) -> StoreLost:
+        """Awaited with a stream's name when the broker has lost messages of it that it had acknowledged, on one
+        replica, once or more per loss. What this service sent in the last hour is sent again by itself meanwhile."""
+        self.relay.on_store_lost(callback)
+        return callback
+
     def on_start(self, work: W) -> W:
         """Run once, after the stores are connected and before anything is consumed or answered."""
         self._starts.append(work)
@@ -180,7 +188,7 @@ class Service:
     async def lifespan(self) -> AsyncIterator[None]:
         """Connected and working inside the block; the clean end follows it."""
         begun = time.monotonic()
-        _calm_the_collector()
+        calm_the_collector()
         self.health.start()
         tasks: list[asyncio.Task[None]] = []
         relaying: list[asyncio.Task[None]] = []
@@ -192,6 +200,7 @@ class Service:
             for work in self._starts:
                 await work()
             await self.broker.serve()
+            await self.relay.listen()
             leasing.append(self._supervised("leases", self._leases.run))
             relaying.append(self._supervised("relay", self.relay.run))
             tasks += [self._supervised(f"consume {name}", loop.run) for name, loop in self._loops.items()]
@@ -286,10 +295,3 @@ class Service:
 
     def _nudge(self) -> None:
         self.relay.nudge()
-
-
-def _calm_the_collector() -> None:
-    """Records are large trees without cycles: at the default thresholds the collector, which finds nothing in them,
-    took a quarter of the time under load."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)

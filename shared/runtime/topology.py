@@ -1,11 +1,14 @@
 """Streams and consumers as data, and the one place that creates and updates them.
 
 `python -m shared.runtime.topology` does so with the administrator's login in TIDEGATE_NATS_URL, _USER and _PASSWORD.
+With `--keep` it stays, and does so again whenever the broker is back and every 5 s: a store that was lost is made anew.
 """
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import nats
@@ -23,7 +26,7 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 
 from shared.contracts.subjects import FILTERS
-from shared.runtime.errors import SettingsError
+from shared.runtime.errors import LoginRefused, SettingsError
 from shared.runtime.settings import BrokerSettings
 
 DUPLICATE_WINDOW_SECONDS: Final = 120.0
@@ -45,6 +48,8 @@ class Stream:
     max_per_subject: int = -1
     atomic: bool = True
     """Relays publish batches into it."""
+    one_publisher: bool = False
+    """One service alone publishes into it."""
 
     def config(self, replicas: int) -> StreamConfig:
         """What the broker is to have."""
@@ -58,6 +63,7 @@ class Stream:
             max_msgs_per_subject=self.max_per_subject,
             duplicate_window=DUPLICATE_WINDOW_SECONDS,
             allow_atomic=self.atomic,
+            allow_direct=True,
             num_replicas=replicas,
         )
 
@@ -87,10 +93,10 @@ class Consumer:
 STREAMS: Final = {
     stream.name: stream
     for stream in (
-        Stream("JOBS", ("jobs.v1.>",)),
+        Stream("JOBS", ("jobs.v1.>",), one_publisher=True),
         Stream("FACTS", ("facts.v1.>",)),
         Stream("CLUSTERS", ("clusters.v1.>",), max_age_seconds=0, max_per_subject=1),
-        Stream("USAGE", ("usage.v1.>",)),
+        Stream("USAGE", ("usage.v1.>",), one_publisher=True),
     )
 }
 
@@ -136,12 +142,26 @@ async def _ensure_consumer(js: JetStreamContext, consumer: Consumer) -> list[str
     except NotFoundError:
         await js.add_consumer(consumer.stream, wanted)
         return [f"consumer {consumer.name} created"]
+    wanted.deliver_policy, wanted.opt_start_time = present.deliver_policy, present.opt_start_time  # as `rewind` made it
     if present.filter_subjects is None and present.filter_subject is not None:
         present.filter_subjects = [present.filter_subject]  # the server folds a single filter into the older field
     if differing := _differences(wanted, present):
         await js.add_consumer(consumer.stream, wanted)
         return [f"consumer {consumer.name} updated: {', '.join(differing)}"]
     return []
+
+
+async def rewind(js: JetStreamContext, consumer: str, since: datetime) -> None:
+    """Have the durable consumer deliver everything again that was stored at `since` or later, and nothing older.
+
+    It is made anew, so whatever is held by a handler at that moment is delivered again as well.
+    """
+    data = CONSUMERS[consumer]
+    wanted = data.config()
+    wanted.deliver_policy, wanted.opt_start_time = DeliverPolicy.BY_START_TIME, since
+    with suppress(NotFoundError):
+        await js.delete_consumer(data.stream, data.name)
+    await js.add_consumer(data.stream, wanted)
 
 
 def _differences(wanted: StreamConfig | ConsumerConfig, present: StreamConfig | ConsumerConfig) -> list[str]:
@@ -161,8 +181,7 @@ async def _raised_anyway(_: Exception) -> None:
     """Without this nats-py prints a traceback of what `connect` raises."""
 
 
-async def _main() -> None:
-    settings = BrokerSettings.load()
+async def _once(settings: BrokerSettings) -> None:
     connection = await nats.connect(
         settings.nats_url,
         user=settings.nats_user,
@@ -178,8 +197,21 @@ async def _main() -> None:
         await connection.close()
 
 
+def main(arguments: list[str]) -> None:
+    """`python -m shared.runtime.topology [--keep]`."""
+    match arguments:
+        case []:
+            asyncio.run(_once(BrokerSettings.load()))
+        case ["--keep"]:
+            from shared.runtime import upkeep  # which imports this module
+
+            asyncio.run(upkeep.run(BrokerSettings.load()))
+        case _:
+            raise SettingsError("usage: python -m shared.runtime.topology [--keep]")
+
+
 if __name__ == "__main__":
     try:
-        asyncio.run(_main())
-    except (SettingsError, NatsError, APIError, OSError) as error:
+        main(sys.argv[1:])
+    except (SettingsError, LoginRefused, NatsError, APIError, OSError) as error:
         sys.exit(f"topology: {error}")

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import asyncpg
+from nats.js import JetStreamContext
 from pydantic import SecretStr
 
 from shared.runtime.messages import Delivery
@@ -115,3 +116,22 @@ async def eventually(condition: Callable[[], Awaitable[object]], what: str, seco
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"waited {seconds} s for {what}")
         await asyncio.sleep(0.02)
+
+
+async def bodies_of(js: JetStreamContext, stream: str = "JOBS") -> list[str]:
+    """What the stream holds, in its order."""
+    info = await js.stream_info(stream)
+    messages = [await js.get_msg(stream, seq) for seq in range(1, info.state.last_seq + 1)]
+    return [(message.data or b"").decode() for message in messages]
+
+
+async def unsent(stores: Stores, service: str = "api") -> int:
+    [row] = await stores.rows(f"SELECT count(*) FROM {service}.outbox WHERE sent_at IS NULL")
+    return int(row["count"])
+
+
+async def all_sent(stores: Stores, seconds: float = 20, *, service: str = "api") -> None:
+    async def none_left() -> bool:
+        return await unsent(stores, service) == 0
+
+    await eventually(none_left, "the outbox to be sent", seconds)

@@ -31,6 +31,14 @@ PUBLISHERS: dict[str, set[str]] = {
         f"$JS.ACK.{consumer.stream}.{name}.1.1.1.1.0": {s for s in SERVICES if name in OWN_CONSUMERS[s]}
         for name, consumer in CONSUMERS.items()
     },
+    **{f"$JS.API.CONSUMER.INFO.{consumer.stream}.{name}": {"api"} for name, consumer in CONSUMERS.items()},
+    **{
+        f"$JS.API.DIRECT.GET.FACTS.{fact_subject(service, kind)}": {service}
+        for service, kinds in FACT_KINDS.items()
+        for kind in kinds
+    },
+    **{f"nudge.v1.{service}": {service} for service in SERVICES},
+    "$JS.API.DIRECT.GET.FACTS": set(),
     "$JS.API.STREAM.INFO.JOBS": {"api"},
     "$JS.API.STREAM.INFO.FACTS": set(FACT_KINDS),
     "$JS.API.STREAM.MSG.GET.JOBS": set(),
@@ -59,6 +67,8 @@ LISTENERS: dict[str, set[str]] = {
     "$JS.EVENT.>": set(),
     **{f"_INBOX_{service}.>": {service} for service in SERVICES},
     **{f"rpc.v1.{service}.specs": {service} for service in SERVICES},
+    **{f"nudge.v1.{service}": {service} for service in SERVICES},
+    "nudge.v1.*": set(),
 }
 """Who may listen where."""
 

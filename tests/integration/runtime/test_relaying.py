@@ -7,31 +7,22 @@ from contextlib import suppress
 import pytest
 from nats.js import JetStreamContext
 
+from shared.runtime import relay
 from shared.runtime.errors import DatabaseUnavailable, PublishDenied
 from shared.runtime.messages import Delivery
 from shared.runtime.outbox import OutboxTable, Outgoing
 from shared.runtime.service import Service
-from shared.runtime.topology import ensure
-from tests.integration.runtime.stores import Received, Stores, a_message, enqueue, eventually, running
-
-
-async def bodies_of(js: JetStreamContext, stream: str = "JOBS") -> list[str]:
-    """What the stream holds, in its order."""
-    info = await js.stream_info(stream)
-    messages = [await js.get_msg(stream, seq) for seq in range(1, info.state.last_seq + 1)]
-    return [(message.data or b"").decode() for message in messages]
-
-
-async def unsent(stores: Stores) -> int:
-    [row] = await stores.rows("SELECT count(*) FROM api.outbox WHERE sent_at IS NULL")
-    return int(row["count"])
-
-
-async def all_sent(stores: Stores, seconds: float = 20) -> None:
-    async def none_left() -> bool:
-        return await unsent(stores) == 0
-
-    await eventually(none_left, "the outbox to be sent", seconds)
+from tests.integration.runtime.stores import (
+    Received,
+    Stores,
+    a_message,
+    all_sent,
+    bodies_of,
+    enqueue,
+    eventually,
+    running,
+    unsent,
+)
 
 
 async def enqueue_numbered(service: Service, key: str, counter: dict[str, int], count: int) -> None:
@@ -128,20 +119,48 @@ async def test_a_denied_message_is_named_and_holds_nobody_else_up(stores: Stores
     assert await bodies_of(admin_js, "FACTS") == []
 
 
-async def test_another_replica_takes_over_when_the_lead_is_lost(stores: Stores, admin_js: JetStreamContext) -> None:
-    one, other = stores.service("api"), stores.service("api")
-    async with running(one, other):
-        for turn in range(3):
-            await enqueue(one, [a_message(f"{turn}")])
-            await all_sent(stores)
-            holders = await stores.rows(
-                "SELECT pid, pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
-                " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            )
-            assert len(holders) == 1, "one relay leads at a time"
-        await enqueue(other, [a_message("last")])
+async def test_remembers_under_which_number_the_broker_has_each(stores: Stores, admin_js: JetStreamContext) -> None:
+    api, launcher = stores.service("api"), stores.service("launcher")
+    await admin_js.publish("jobs.v1.acme.queued", b"c", headers={"Nats-Msg-Id": "c"})
+    await admin_js.publish("facts.v1.watcher.exited", b"")
+    facts = [
+        Outgoing(f"facts.v1.launcher.{kind}", f"{place}", "job", b"")
+        for place, kind in enumerate(("accepted", "gpus_freed", "accepted", "launcher_sealed"))
+    ]
+    async with running(api, launcher):
+        await enqueue(api, [a_message("a"), a_message("b")])
         await all_sent(stores)
-    assert await bodies_of(admin_js) == ["0", "1", "2", "last"]
+        await enqueue(api, [a_message("c"), a_message("d")])
+        await all_sent(stores)
+        await enqueue(launcher, facts)
+        await all_sent(stores, service="launcher")
+    rows = await stores.rows("SELECT msg_id, stream_seq FROM api.outbox")
+    assert {row["msg_id"]: row["stream_seq"] for row in rows} == {"a": 2, "b": 3, "c": 1, "d": 4}
+    assert {row["subject"]: row["last_seq"] for row in await stores.rows("SELECT * FROM api.relayed")} == {
+        "jobs.v1.>": 4
+    }
+    assert {row["subject"]: row["last_seq"] for row in await stores.rows("SELECT * FROM launcher.relayed")} == {
+        "facts.v1.launcher.accepted": 4,
+        "facts.v1.launcher.gpus_freed": 3,
+        "facts.v1.launcher.launcher_sealed": 5,
+    }
+
+
+async def test_hundreds_of_refused_messages_of_one_key_hold_nobody_else_up(
+    stores: Stores, admin_js: JetStreamContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "BATCH", 20)
+    api = stores.service("api")
+    await api.db.connect()
+    too_large = Outgoing("jobs.v1.acme.queued", "large", "sick", b"x" * 1_100_000)
+    await enqueue(api, [too_large, *(a_message(f"{number}", key="sick") for number in range(100))])
+    await enqueue(api, [a_message("well", key="well")])
+    async with running(api):
+
+        async def published() -> bool:
+            return await bodies_of(admin_js) == ["well"]
+
+        await eventually(published, "the message of the other key")
 
 
 async def test_everything_arrives_in_order_though_the_broker_is_killed_midway(
@@ -208,26 +227,6 @@ async def test_everything_arrives_though_the_database_is_killed_midway(stores: S
         await received.all(enqueued, 40)
         assert not await stores.rows("SELECT 1 FROM gatekeeper.dead_letters")
     assert max(delivery.deliveries for batch in received.batches for delivery in batch) == 1
-
-
-async def test_says_when_a_stream_is_behind_what_it_acknowledged(
-    stores: Stores, admin_js: JetStreamContext, caplog: pytest.LogCaptureFixture
-) -> None:
-    api = stores.service("api")
-    async with running(api):
-        await enqueue(api, [a_message("one"), a_message("two")])
-        await all_sent(stores)
-        await admin_js.delete_stream("JOBS")
-        await ensure(admin_js)
-        await asyncio.to_thread(stores.nats.stop)
-        await asyncio.to_thread(stores.nats.start)
-
-        async def said() -> bool:
-            return any("behind what it acknowledged" in record.getMessage() for record in caplog.records)
-
-        await eventually(said, "the log line")
-        await enqueue(api, [a_message("three")])
-        await all_sent(stores)
 
 
 async def test_sent_rows_are_kept_for_an_hour_and_then_purged(stores: Stores) -> None:
