@@ -39,7 +39,7 @@ class Restore:
         standing = self._service.standing
         if not standing.restoring or not self._lease.held:
             return
-        waits_for = await self._waits_for(standing.epoch)
+        waits_for = await self.waits_for(standing.epoch)
         if waits_for is None:
             await self._service.mark_in_step()
             row = await self._service.db.fetchrow(FOUND, standing.epoch)
@@ -55,7 +55,8 @@ class Restore:
             self._service.log.warning("restoring: nothing is admitted or launched yet", waits_for=waits_for)
         self._said = waits_for
 
-    async def _waits_for(self, epoch: int) -> str | None:
+    async def waits_for(self, epoch: int) -> str | None:
+        """What is still to come before all that runs is in the records; None once it is."""
         if await self._resets.pending():
             return "every open job to be told again"
         try:

@@ -201,11 +201,12 @@ def kay(api: RunningApi) -> httpx.AsyncClient:
 
 
 Reply = Callable[[bytes], bytes]
+Answering = Callable[[str, str, Reply], Awaitable[None]]
 
 
-@pytest.fixture
-async def answering(api: RunningApi) -> AsyncIterator[Callable[..., Awaitable[None]]]:
-    """`await answering("gatekeeper", "fits", reply)`: another service's answer to a query."""
+@contextlib.asynccontextmanager
+async def answering_on(api: RunningApi) -> AsyncIterator[Answering]:
+    """`await answering("gatekeeper", "fits", reply)`: another service's answer to a query, until the block ends."""
     connections: list[Client] = []
 
     async def serve(service: str, method: str, reply: Reply) -> None:
@@ -221,3 +222,10 @@ async def answering(api: RunningApi) -> AsyncIterator[Callable[..., Awaitable[No
     yield serve
     for connection in connections:
         await connection.close()
+
+
+@pytest.fixture
+async def answering(api: RunningApi) -> AsyncIterator[Answering]:
+    """The same for the whole test."""
+    async with answering_on(api) as serve:
+        yield serve
