@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
-from services.stager.audit import Audit
+from services.stager.audit import Audit, Restored
 from services.stager.blobs import Blobs
 from services.stager.copying import Copying
 from services.stager.copying import Limits as OutputLimits
@@ -17,12 +18,19 @@ from services.stager.queries import Outputs
 from services.stager.settings import StagerSettings
 from services.stager.staging import Staging
 from services.stager.store import Store
+from services.stager.sweep import Sweep
+from services.stager.underway import Underway
+from services.stager.upstream import Upstream
 from services.stager.work import Work
 from services.stager.workers import Workers
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.clock import Clock
 from shared.runtime.service import Service
 from shared.runtime.specs import Specs
+from shared.runtime.standing import Standing
+
+_SWEEP_SECONDS: Final = 2.0
+_IN_STEP_SECONDS: Final = 0.5
 
 
 class Stager(Service):
@@ -45,7 +53,17 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     service = Stager("stager", settings, clock=clock)
     root = str(settings.local_root)
     store = Store(service.db)
-    leases = Leases(service.db, service.clock, replica=settings.replica, lease_seconds=settings.staging_lease_seconds)
+
+    def standing() -> Standing:
+        return service.standing
+
+    leases = Leases(
+        service.db,
+        service.clock,
+        replica=settings.replica,
+        lease_seconds=settings.staging_lease_seconds,
+        epoch=lambda: service.standing.epoch,
+    )
     blobs = Blobs(settings.blob_url)
     machine = ThisMachine(settings.job_path)
 
@@ -53,16 +71,23 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
         answer = await service.call("api", "specs", question.model_dump_json().encode())
         return SpecsAnswer.model_validate_json(answer)
 
+    async def ask_newest(question: NewestAsked) -> NewestAnswer:
+        answer = await service.call("api", "newest", question.model_dump_json().encode())
+        return NewestAnswer.model_validate_json(answer)
+
     specs = Specs(ask)
     snapshots = Limits(settings.snapshot_files_max, settings.snapshot_bytes_max)
     outputs = OutputLimits(settings.output_files_max, settings.output_bytes_max)
     size = settings.staging_workers
+    copying = Copying(blobs, root, outputs)
+    underway = Underway(root)
     work = Work(
         leases,
         specs,
         Staging(blobs, machine, root, snapshots),
-        Copying(blobs, root, outputs),
-        root,
+        copying,
+        underway,
+        Upstream(ask_newest),
         service.log,
         tries=settings.staging_tries,
         threads=2 * size,
@@ -75,15 +100,15 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
         staging_in.ring()
         copying_back.ring()
 
-    events = JobEvents(store, specs, machine, root, service.clock, source=source_of(settings.replica), wake=wake)
+    source = source_of(settings.replica)
+    events = JobEvents(store, specs, machine, root, service.clock, source=source, standing=standing, wake=wake)
     service.consume("stager")(events.on_jobs)
     service.rpc("outputs")(Outputs(store, blobs).asked)
 
-    async def ask_newest(question: NewestAsked) -> NewestAnswer:
-        answer = await service.call("api", "newest", question.model_dump_json().encode())
-        return NewestAnswer.model_validate_json(answer)
-
     audit = Audit(store, events, ask_newest, settings.staging_audit_seconds)
+    restored = Restored(audit, standing)
+    sweep = Sweep(underway, leases, copying, root, standing, service.log)
+    service.every(_SWEEP_SECONDS)(sweep.once)
 
     @service.on_start
     async def take_back() -> None:
@@ -94,7 +119,10 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     @service.every(0)
     async def stage_in() -> None:
         """Stage in as work comes."""
-        await staging_in.once()
+        if await restored.in_step():
+            await staging_in.once()
+        else:
+            await asyncio.sleep(_IN_STEP_SECONDS)
 
     @service.every(0)
     async def copy_back() -> None:

@@ -1,5 +1,6 @@
 """The blob store: snapshots in, outputs out. Blocking calls, for worker threads."""
 
+import glob
 import hashlib
 import os
 import shutil
@@ -109,6 +110,11 @@ class Blobs:
         with _store_errors(key):
             return bytes(obstore.get(self._store, key).bytes())
 
+    def first(self, key: str, size: int) -> bytes:
+        """The first `size` bytes of an object that has as many."""
+        with _store_errors(key):
+            return bytes(obstore.get_range(self._store, key, start=0, length=size)) if size > 0 else b""
+
     def size(self, key: str) -> int:
         """An object's size."""
         with _store_errors(key):
@@ -122,7 +128,10 @@ class Blobs:
                 obstore.delete(self._store, below or name)
         if isinstance(self._store, LocalStore) and self._store.prefix is not None:
             # What a killed writer left (`name#1`) is not listed, and empty folders stay.
-            shutil.rmtree(f"{self._store.prefix}/{name}", ignore_errors=True)
+            path = f"{self._store.prefix}/{name}"
+            shutil.rmtree(path, ignore_errors=True)
+            for left in glob.iglob(f"{glob.escape(path)}#*"):
+                os.unlink(left)
 
     def folders(self, prefix: str) -> list[str]:
         """The folders and objects directly below the folder `prefix`, by their full names."""

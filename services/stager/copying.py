@@ -14,11 +14,14 @@ from services.stager.blobs import Blobs, GoOn, StoreError
 from services.stager.facts import Result
 from services.stager.leases import Claim
 from services.stager.manifest import ManifestFile
+from services.stager.marks import Mark
 from services.stager.patterns import Patterns
+from services.stager.underway import Trace
 from services.stager.walk import Found, Refused, TooMany, Walk, refusal
 from shared.contracts.queries import OutputFile, output_key
 from shared.contracts.snapshot import shown
 from shared.lifecycle.facts import MAX_ITEMS
+from shared.runtime import failpoints
 
 _SAID: Final = 3
 _STORE_PAUSES_SECONDS: Final = (0.2, 1.0)
@@ -56,25 +59,36 @@ class Copying:
         with tempfile.TemporaryFile() as spool:
             try:
                 copy = _Copy(self._blobs, claim, walk, self._limits, spool, go_on, last_try=last_try)
+                failpoints.reach("copy.before")
                 copy.everything()
+                failpoints.reach("copy.after")
             finally:
                 walk.close()
             return copy.publishable(claim.succeeded is True)
 
-    def forget(self, claim: Claim, *, below: bool) -> None:
-        """Remove what this lease stored; with `below` what earlier leases of the attempt did."""
-        folder = f"{claim.tenant}/outputs/{claim.job}"
-        for name in self._blobs.folders(folder):
-            attempt, _, rest = name.rpartition("/")[2].removesuffix(".manifest.json").partition("-e")
-            if attempt == f"a{claim.attempt}" and rest.isdigit():
-                epoch = int(rest)
-                if epoch < claim.lease_epoch if below else epoch == claim.lease_epoch:
-                    self._blobs.remove(name)
+    def forget(self, trace: Trace) -> None:
+        """Remove what a lease stored."""
+        prefix = prefix_of(trace)
+        self._blobs.remove(prefix)
+        self._blobs.remove(manifest_of(prefix))
+
+    def forget_below(self, trace: Trace) -> None:
+        """Remove what earlier leases of the attempt stored."""
+        for name in self._blobs.folders(f"{trace.tenant}/outputs/{trace.job}"):
+            attempt, _, rest = name.rpartition("/")[2].removesuffix(manifest_of("")).partition("-")
+            mark = Mark.read(rest)
+            if attempt == f"a{trace.attempt}" and mark is not None and mark < trace.mark:
+                self._blobs.remove(name)
 
 
-def prefix_of(claim: Claim) -> str:
-    """Where this lease puts outputs."""
-    return f"{claim.tenant}/outputs/{claim.job}/a{claim.attempt}-e{claim.lease_epoch}"
+def prefix_of(trace: Trace) -> str:
+    """Where a lease puts outputs."""
+    return f"{trace.tenant}/outputs/{trace.job}/a{trace.attempt}-{trace.mark}"
+
+
+def manifest_of(prefix: str) -> str:
+    """The name of the manifest of the outputs at `prefix`."""
+    return f"{prefix}.manifest.json"
 
 
 class _Copy:
@@ -86,7 +100,7 @@ class _Copy:
         self._limits = limits
         self._go_on = go_on
         self._last_try = last_try
-        self._prefix = prefix_of(claim)
+        self._prefix = prefix_of(claim.trace)
         self._spool = spool
         self._manifest = ManifestFile(spool, claim.job, claim.attempt, f"{self._prefix}/")
         self._problems: list[str] = []
@@ -110,11 +124,13 @@ class _Copy:
 
     def publishable(self, succeeded: bool) -> Result:
         """Store the manifest; what the result says is true once the row names it."""
-        key = f"{self._prefix}.manifest.json"
+        key = manifest_of(self._prefix)
         size = self._manifest.finish(self._problems)
         self._spool.seek(0)
         try:
+            failpoints.reach("rename.before")
             self._blobs.put(key, self._spool, size, self._go_on)
+            failpoints.reach("rename.after")
             self._blobs.settle()
         except StoreError as error:
             if not self._last_try:

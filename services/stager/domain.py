@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
@@ -79,6 +80,15 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """Only after a restore: the record knows what was told in the lost time, and this row does not. It counts."""
+
+    stage: Stage
+    directory: str | None
+    manifest: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """It was said before and is asked for again: say it again."""
 
@@ -90,11 +100,14 @@ class Close:
     deleted: bool
 
 
-Move = Drop | Note | StageIn | CopyBack | ReturnToStaged | Seal | Answer | Close
+Move = Drop | Note | StageIn | CopyBack | ReturnToStaged | Seal | Adopt | Answer | Close
 
 
-def concerns(record: JobRecord) -> bool:
-    """Whether a record can change anything here: most events cannot, and cost nothing."""
+def concerns(record: JobRecord, backup_at: datetime | None = None) -> bool:
+    """Whether a record can change anything here: most events cannot, and cost nothing. `backup_at`: the rows of jobs
+    that are as old as that were taken back in time once, so that any record may know more than they do."""
+    if backup_at is not None and record.submitted_at <= backup_at:
+        return True
     if record.deleted or (record.state not in ACTIVE and record.state is not State.QUEUED):
         return True
     return bool(_owed(record)) or picture(record.current).requeued is not None
@@ -109,6 +122,8 @@ def decide(record: JobRecord, rows: Mapping[int, Known]) -> Move:
         return Drop()
     if record.deleted:
         return Close(deleted=True) if rows else Drop()
+    if (adopted := _adopted(record, known)) is not None:
+        return adopted
     if record.current.sealed:
         return Close(deleted=False) if known is not None and known.stage in OPEN else Drop()
     owed = _owed(record)
@@ -125,6 +140,19 @@ def decide(record: JobRecord, rows: Mapping[int, Known]) -> Move:
             return _told(record, known, owed)
         case Stage.OVER:
             return Drop()
+
+
+def _adopted(record: JobRecord, known: Known | None) -> Adopt | None:
+    """What the record knows of our own facts is never ahead of our row, but where that was taken back in time."""
+    if known is not None and known.stage not in OPEN:
+        return None
+    seen = picture(record.current)
+    directory = None if seen.staged is None else seen.staged.directory
+    if seen.staging_sealed is not None and (known is not None or seen.staging_sealed.manifest is not None):
+        return Adopt(Stage.SEALED, directory, seen.staging_sealed.manifest)
+    if known is None or known.stage is not Stage.STAGE_IN or seen.staged is None or _owed(record):
+        return None
+    return Adopt(Stage.SEALED if seen.staged.nothing_to_copy else Stage.STAGED, directory, None)
 
 
 def _owed(record: JobRecord) -> frozenset[Duty]:

@@ -38,7 +38,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Whom facts are about, and their versions: one number for each, higher than any before it."""
+    """Whom facts are about, and their versions: the database's epoch, and one number for each, higher than any before
+    it in that epoch."""
 
     job: str
     tenant: str
@@ -46,6 +47,7 @@ class Heading:
     at: datetime
     source: str
     numbers: Iterator[int]
+    epoch: int = 1
 
     def valid(self, warnings: Sequence[str]) -> InputValid:
         """Every input checks out; `warnings` say what could not be confirmed."""
@@ -77,7 +79,7 @@ class Heading:
         )
 
     def _next(self) -> dict[str, Any]:
-        version = Version(n=next(self.numbers))
+        version = Version(epoch=self.epoch, n=next(self.numbers))
         return {
             "job": self.job,
             "tenant": self.tenant,

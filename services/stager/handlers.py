@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 from services.stager import domain, workdir
 from services.stager.checks import NO_FILES, check, nothing
 from services.stager.domain import OPEN, Stage, concerns, decide
 from services.stager.facts import Heading, Result, again, outgoing
 from services.stager.machine import Machine
+from services.stager.marks import Mark
 from services.stager.store import Row, Store, Write, fact_numbers
 from shared.contracts.events import decode_event, newest_by_job
 from shared.contracts.spec import JobSpec
@@ -21,8 +22,9 @@ from shared.runtime.errors import RpcUnavailable
 from shared.runtime.messages import Delivery
 from shared.runtime.outbox import Outgoing
 from shared.runtime.specs import Specs
+from shared.runtime.standing import Standing
 
-_FIRST_EPOCH = 1
+_FIRST_LEASE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class JobEvents:
         clock: Clock,
         *,
         source: str,
+        standing: Callable[[], Standing],
         wake: Callable[[], None],
     ) -> None:
         self._store = store
@@ -54,6 +57,7 @@ class JobEvents:
         self._root = root
         self._clock = clock
         self._source = source
+        self._standing = standing
         self._wake = wake
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
@@ -62,7 +66,9 @@ class JobEvents:
 
     async def on_records(self, told: Sequence[JobRecord]) -> None:
         """The same for records, however they came."""
-        records = {job: record for job, record in newest_by_job(told).items() if concerns(record)}
+        standing = self._standing()
+        newest = newest_by_job(told)
+        records = {job: record for job, record in newest.items() if concerns(record, standing.backup_at)}
         if not records:
             return
         plain = await self._stage_plain(records)
@@ -74,12 +80,14 @@ class JobEvents:
                 batch = _Batch()
                 for job in sorted(left):
                     record = records[job]
-                    heading = Heading(job, record.tenant, record.attempt, self._clock.now(), self._source, numbers)
+                    now = self._clock.now()
+                    heading = Heading(job, record.tenant, record.attempt, now, self._source, numbers, standing.epoch)
                     batch.add(record, rows.get(job, {}), plain.get(job), heading)
                 made = await self._store.insert(tx, batch.inserts)
                 await self._store.update(tx, batch.updates)
                 await self._store.close(tx, batch.closed, batch.deleted)
                 left = {write.job for write in batch.inserts} - made
+                self._remove_unused([record for job in batch.unstaged if (record := records[job]).id not in left])
                 await tx.enqueue([message for message in batch.messages if message.key not in left])
         self._wake()
 
@@ -97,7 +105,9 @@ class JobEvents:
         without_files = [
             (record, spec)
             for record in wanted.values()
-            if (spec := specs.get((record.tenant, record.spec_digest))) is not None and is_plain(spec, record.attempt)
+            if (spec := specs.get((record.tenant, record.spec_digest))) is not None
+            and is_plain(spec, record.attempt)
+            and _step_before(record) is None
         ]
         return await asyncio.to_thread(partial(self._make_plain, without_files))
 
@@ -105,10 +115,20 @@ class JobEvents:
         made: dict[str, Plain] = {}
         for record, spec in jobs:
             checked = check(spec, NO_FILES, nothing, self._machine, near=False)
-            where = (self._root, record.tenant, record.id, record.attempt, _FIRST_EPOCH)
+            where = self._plain(record)
             if not checked.findings and workdir.make_plain(*where):
                 made[record.id] = Plain(workdir.relative(*where), not spec.outputs, checked.warnings)
         return made
+
+    def _remove_unused(self, unstaged: Sequence[JobRecord]) -> None:
+        """A killed stager may have made the directory of a job that is voted on now without ever being staged."""
+        for record in unstaged:
+            workdir.remove_plain(*self._plain(record))
+
+    def _plain(self, record: JobRecord) -> tuple[str, str, str, int, Mark]:
+        """Where an attempt without files runs. A restored stager makes no directory of the lost time anew."""
+        mark = Mark(self._standing().epoch, _FIRST_LEASE)
+        return self._root, record.tenant, record.id, record.attempt, mark
 
 
 class _Batch:
@@ -120,12 +140,23 @@ class _Batch:
         self.closed: list[tuple[str, int]] = []
         self.deleted: list[str] = []
         self.messages: list[Outgoing] = []
+        self.unstaged: list[str] = []
+        """Jobs of which nothing was staged, nor will be."""
 
     def add(self, record: JobRecord, rows: Mapping[int, Row], plain: Plain | None, heading: Heading) -> None:
         """Decide about one record and note what follows."""
         known = {attempt: row.known for attempt, row in rows.items()}
         self.closed += [(record.id, old) for old, row in known.items() if old < record.attempt and row.stage in OPEN]
-        write = partial(Write, record.id, record.attempt, record.tenant, record.spec_digest, record.epoch, record.seq)
+        write = partial(
+            Write,
+            record.id,
+            record.attempt,
+            record.tenant,
+            record.spec_digest,
+            record.epoch,
+            record.seq,
+            after=_step_before(record),
+        )
         match decide(record, known):
             case domain.Drop():
                 return
@@ -137,7 +168,11 @@ class _Batch:
                 self._put(rows, write(Stage.COPY_BACK, directory=directory, succeeded=succeeded))
             case domain.ReturnToStaged():
                 self._put(rows, write(Stage.STAGED))
+            case domain.Adopt(stage, directory, manifest):
+                self._put(rows, write(stage, directory=directory, manifest=manifest))
             case domain.Seal(staged):
+                if not staged:
+                    self.unstaged.append(record.id)
                 vote = heading.sealed(staged=staged, result=Result("none"))
                 self._put(rows, write(Stage.SEALED, facts=(vote,)))
             case domain.Answer():
@@ -155,6 +190,11 @@ class _Batch:
         self.messages += [outgoing(fact) for fact in write.facts]
 
 
+def _step_before(record: JobRecord) -> str | None:
+    """The job of the pipeline's step before this one."""
+    return None if record.pipeline is None else record.pipeline.after
+
+
 def is_plain(spec: JobSpec, attempt: int) -> bool:
     """Whether an attempt starts without any file: none submitted, and none that an earlier attempt left."""
     return spec.snapshot is None and not spec.inputs and (attempt == 1 or not spec.outputs)
@@ -168,4 +208,4 @@ def _begun(write: Callable[..., Write], plain: Plain | None, heading: Heading) -
         heading.staged(plain.directory, nothing_to_copy=plain.nothing_to_copy),
     )
     stage = Stage.SEALED if plain.nothing_to_copy else Stage.STAGED
-    return write(stage, directory=plain.directory, lease_epoch=_FIRST_EPOCH, facts=facts)
+    return write(stage, directory=plain.directory, lease_epoch=_FIRST_LEASE, facts=facts)

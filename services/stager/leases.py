@@ -8,7 +8,9 @@ import asyncpg
 
 from services.stager.domain import Stage
 from services.stager.facts import Heading, outgoing
+from services.stager.marks import Mark
 from services.stager.store import fact_numbers, told_as_json
+from services.stager.underway import Trace
 from shared.lifecycle.facts import AnyFact
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
@@ -58,7 +60,7 @@ SELECT manifest FROM staging WHERE job = $1 AND attempt < $2 AND manifest IS NOT
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Work that this replica holds the lease of. `tries` counts this one."""
+    """Work that this replica holds the lease of. `tries` counts this one; `epoch` is the database's."""
 
     stage: Stage
     job: str
@@ -69,21 +71,35 @@ class Claim:
     tries: int
     directory: str | None
     succeeded: bool | None
+    epoch: int = 1
+
+    @property
+    def mark(self) -> Mark:
+        """The name of everything that this lease makes."""
+        return Mark(self.epoch, self.lease_epoch)
+
+    @property
+    def trace(self) -> Trace:
+        """What tells that this lease is under way."""
+        return Trace(self.tenant, self.job, self.attempt, self.mark)
 
 
 class Leases:
     """What workers read and write."""
 
-    def __init__(self, database: Database, clock: Clock, *, replica: str, lease_seconds: float) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, replica: str, lease_seconds: float, epoch: Callable[[], int]
+    ) -> None:
         self._database = database
         self._clock = clock
         self._replica = replica
         self._lease_seconds = lease_seconds
+        self._epoch = epoch
 
     async def claim(self, stage: Stage, limit: int) -> list[Claim]:
         """Take the lease of work that is due and that nobody holds, oldest first."""
         rows = await self._database.fetch(_CLAIM, stage, limit, self._replica, self._lease_seconds)
-        return [Claim(stage=stage, **dict(row)) for row in rows]
+        return [Claim(stage=stage, epoch=self._epoch(), **dict(row)) for row in rows]
 
     async def renew(self, claims: Sequence[Claim]) -> set[tuple[str, int]]:
         """Hold on to leases; the attempts of those that are still ours."""
@@ -130,6 +146,7 @@ class Leases:
                 self._clock.now(),
                 source_of(self._replica),
                 await fact_numbers(tx, 2),
+                claim.epoch,
             )
             facts = tell(heading)
             await tx.execute(_PUBLISH, claim.job, claim.attempt, stage, directory, manifest, told_as_json(facts))
@@ -140,6 +157,13 @@ class Leases:
         """The name of the newest manifest of an attempt before this one."""
         name: str | None = await self._database.fetchval(_EARLIER_OUTPUTS, claim.job, claim.attempt)
         return name
+
+    async def published(self, trace: Trace) -> tuple[str | None, str | None]:
+        """The directory and the manifest that the attempt's row names. Waits for whoever is just publishing: of a dead
+        process a commit may still be on its way."""
+        async with self._database.transaction() as tx:
+            row = await tx.fetchrow(_LOCK_LEASED, trace.job, trace.attempt)
+        return (None, None) if row is None else (row["directory"], row["manifest"])
 
     def _is_ours(self, row: asyncpg.Record, claim: Claim) -> bool:
         return (row["stage"], row["owner"], row["lease_epoch"]) == (claim.stage, self._replica, claim.lease_epoch)

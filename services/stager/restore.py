@@ -5,6 +5,7 @@ snapshot may hold a link or file where the job made a folder) gives way to it.
 """
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +20,14 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def restore(blobs: Blobs, manifest_key: str, into: int, go_on: GoOn) -> None:
+def restore(blobs: Blobs, manifest: Manifest, into: int, go_on: GoOn) -> None:
     """Write the files of a manifest below the directory `into` (a descriptor) that nobody else writes to. Raises
     StoreError where the store does not give them, or gives other content."""
-    manifest = Manifest.model_validate_json(blobs.get(manifest_key))
     for entry in manifest.files:
         go_on()
         parts = (clean_path(entry.path) or "").split("/")
         if parts == [""]:
-            raise Corrupt(f"{manifest_key} names {shown(entry.path)}, which is no path of an output")
+            raise Corrupt(f"a manifest names {shown(entry.path)}, which is no path of an output")
         if entry.kind == "directory":
             with _folder(into, parts):
                 continue
@@ -68,10 +68,12 @@ def _enter(name: str, parent: int) -> int:
 
 
 def _give_way(name: str, parent: int) -> None:
-    """Remove what has an output's name. A folder there is left, and the output then cannot be written."""
+    """Remove what has an output's name: a link, a file, or a folder with what is in it."""
     try:
         status = os.lstat(name, dir_fd=parent)
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(status.st_mode):
+    if stat.S_ISDIR(status.st_mode):
+        shutil.rmtree(name, dir_fd=parent)
+    else:
         os.unlink(name, dir_fd=parent)

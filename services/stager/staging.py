@@ -1,6 +1,7 @@
 """Stages one attempt in: fetch, list, check, unpack. Blocking, for a worker thread; nothing is told here."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Final
@@ -8,14 +9,15 @@ from typing import BinaryIO, Final
 from services.stager import workdir
 from services.stager.blobs import Blobs, GoOn, SnapshotGone
 from services.stager.checks import NO_FILES, check, nothing
+from services.stager.earlier import Earlier
 from services.stager.leases import Claim
 from services.stager.listing import Limits, Tree, Unsafe, clean_path, list_snapshot, read_entries
 from services.stager.machine import Machine
-from services.stager.restore import restore
 from services.stager.tar import Kind
 from services.stager.unpack import unpack
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.facts import Finding
+from shared.runtime import failpoints
 
 _HEAD_BYTES: Final = 512
 _SPARE_BYTES: Final = 64 << 20
@@ -49,42 +51,47 @@ class Staging:
         self._root = root
         self._limits = limits
 
-    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn, earlier: str | None = None) -> Valid | Invalid:
+    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn, manifests: Sequence[str] = ()) -> Valid | Invalid:
         """Stage the attempt into the directory of the claim's lease epoch; over the snapshot go the outputs that the
-        manifest named `earlier` lists.
+        manifests of those names list, in that order.
 
-        Raises `workdir.Taken` where that directory is in use, StoreError or OSError where it may work later, and
-        whatever `go_on` raises. Whichever way it ends, nothing half done has a name that counts.
+        Raises `workdir.Taken` where that directory is in use, `workdir.Claimed` where the attempt has run, StoreError
+        or OSError where it may work later, and whatever `go_on` raises. Whichever way it ends, nothing half done has a
+        name that counts.
         """
-        where = (self._root, claim.tenant, claim.job, claim.attempt, claim.lease_epoch)
+        where = (self._root, claim.tenant, claim.job, claim.attempt, claim.mark)
         directory = workdir.relative(*where)
+        earlier = Earlier(self._blobs, manifests)
         if spec.snapshot is None:
-            checked = check(spec, NO_FILES, nothing, self._machine)
+            head = earlier.head_over(nothing, _HEAD_BYTES)
+            checked = check(spec, earlier.over(NO_FILES), head, self._machine)
             if checked.findings:
                 return Invalid(checked.findings)
             with workdir.making(*where) as into:
-                self._restore(earlier, into, go_on)
+                failpoints.reach("copy.before")
+                earlier.lay_in(into, go_on)
+                failpoints.reach("copy.after")
             return Valid(directory, checked.warnings)
         spool_in = workdir.make_attempt(*where[:4])
         try:
             with self._blobs.snapshot(claim.tenant, spec.snapshot, spool_in, go_on) as (archive, size):
                 tree = list_snapshot(archive, size, self._limits, go_on)
-                checked = check(spec, tree, partial(_head, archive, tree), self._machine)
+                whole = earlier.over(tree)
+                head = earlier.head_over(partial(_head, archive, tree), _HEAD_BYTES)
+                checked = check(spec, whole, head, self._machine)
                 if checked.findings:
                     return Invalid(checked.findings)
-                self._make_sure_of_room(spool_in, tree)
+                self._make_sure_of_room(spool_in, whole)
                 with workdir.making(*where) as into:
+                    failpoints.reach("copy.before")
                     unpack(archive, tree, into, go_on)
-                    self._restore(earlier, into, go_on)
+                    earlier.lay_in(into, go_on)
+                    failpoints.reach("copy.after")
                 return Valid(directory, checked.warnings)
         except Unsafe as unsafe:
             return Invalid(tuple(unsafe.findings))
         except SnapshotGone:
             return Invalid((_gone(spec.snapshot),))
-
-    def _restore(self, manifest: str | None, into: int, go_on: GoOn) -> None:
-        if manifest is not None:
-            restore(self._blobs, manifest, into, go_on)
 
     def _make_sure_of_room(self, folder: str, tree: Tree) -> None:
         disk = os.statvfs(folder)

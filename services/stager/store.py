@@ -18,11 +18,15 @@ WHERE job = ANY ($1::text[]) ORDER BY job, attempt FOR UPDATE
 """
 _NUMBERS: Final = "SELECT nextval('fact_versions') FROM generate_series(1, $1::integer)"
 _INSERT: Final = """
-INSERT INTO staging (job, attempt, tenant, spec_digest, epoch, seq, stage, succeeded, directory, lease_epoch, facts)
-SELECT job, attempt, tenant, spec_digest, epoch, seq, stage, succeeded, directory, lease_epoch, facts::jsonb
+INSERT INTO staging
+    (job, attempt, tenant, spec_digest, epoch, seq, stage, succeeded, directory, manifest, after, lease_epoch, facts)
+SELECT job, attempt, tenant, spec_digest, epoch, seq, stage, succeeded, directory, manifest, after, lease_epoch,
+       facts::jsonb
 FROM unnest($1::text[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::bigint[], $7::text[], $8::boolean[],
-            $9::text[], $10::integer[], $11::text[])
-     AS given (job, attempt, tenant, spec_digest, epoch, seq, stage, succeeded, directory, lease_epoch, facts)
+            $9::text[], $10::text[], $11::text[], $12::integer[], $13::text[])
+     AS given (
+         job, attempt, tenant, spec_digest, epoch, seq, stage, succeeded, directory, manifest, after, lease_epoch, facts
+     )
 ON CONFLICT (job, attempt) DO NOTHING RETURNING job
 """
 # A changed stage ends the lease: what its worker publishes afterwards finds no row.
@@ -33,6 +37,7 @@ UPDATE staging SET
     stage = given.stage,
     succeeded = coalesce(given.succeeded, staging.succeeded),
     directory = coalesce(given.directory, staging.directory),
+    manifest = coalesce(given.manifest, staging.manifest),
     facts = staging.facts || given.facts::jsonb,
     answers = staging.answers + given.asked::integer,
     owner = CASE WHEN given.stage = staging.stage THEN owner END,
@@ -40,8 +45,8 @@ UPDATE staging SET
     tries = CASE WHEN given.stage = staging.stage THEN tries ELSE 0 END,
     due_at = CASE WHEN given.stage = staging.stage THEN due_at ELSE now() END
 FROM unnest($1::text[], $2::integer[], $3::integer[], $4::bigint[], $5::text[], $6::boolean[], $7::text[],
-            $8::text[], $9::boolean[])
-     AS given (job, attempt, epoch, seq, stage, succeeded, directory, facts, asked)
+            $8::text[], $9::text[], $10::boolean[])
+     AS given (job, attempt, epoch, seq, stage, succeeded, directory, manifest, facts, asked)
 WHERE staging.job = given.job AND staging.attempt = given.attempt
 """
 _CLOSE: Final = """
@@ -59,6 +64,9 @@ WITH old AS (
 )
 UPDATE staging SET due_at = now() FROM old WHERE staging.job = old.job AND staging.attempt = old.attempt
 RETURNING staging.job
+"""
+_OPEN: Final = """
+SELECT DISTINCT job FROM staging WHERE stage IN ('stage_in', 'staged', 'copy_back') AND job > $1 ORDER BY job LIMIT $2
 """
 _OUTPUTS: Final = """
 SELECT manifest FROM staging WHERE job = $1 AND tenant = $2 AND manifest IS NOT NULL AND deleted_at IS NULL
@@ -88,6 +96,8 @@ class Write:
     stage: Stage
     succeeded: bool | None = None
     directory: str | None = None
+    manifest: str | None = None
+    after: str | None = None
     lease_epoch: int = 0
     facts: tuple[AnyFact, ...] = ()
     asked: bool = False
@@ -117,8 +127,11 @@ class Store:
             return set()
         columns = [
             [getattr(write, name) for write in writes]
-            for name in ("job", "attempt", "tenant", "spec_digest", "epoch", "seq", "stage", "succeeded", "directory")
-        ]
+            for name in (
+                "job", "attempt", "tenant", "spec_digest", "epoch", "seq", "stage", "succeeded", "directory",
+                "manifest", "after",
+            )
+        ]  # fmt: skip
         facts = [told_as_json(write.facts) for write in writes]
         rows = await tx.fetch(_INSERT, *columns, [write.lease_epoch for write in writes], facts)
         return {row["job"] for row in rows}
@@ -129,7 +142,7 @@ class Store:
             return
         columns = [
             [getattr(write, name) for write in writes]
-            for name in ("job", "attempt", "epoch", "seq", "stage", "succeeded", "directory")
+            for name in ("job", "attempt", "epoch", "seq", "stage", "succeeded", "directory", "manifest")
         ]
         await tx.execute(
             _UPDATE, *columns, [told_as_json(write.facts) for write in writes], [write.asked for write in writes]
@@ -145,6 +158,10 @@ class Store:
     async def long_staged(self, seconds: float, limit: int) -> list[str]:
         """Jobs that are staged and were not heard of for so long; each is named once in that time."""
         return [row["job"] for row in await self.database.fetch(_LONG_STAGED, seconds, limit)]
+
+    async def open_jobs(self, after: str, limit: int) -> list[str]:
+        """Jobs with an attempt that is open here, in the order of their ids."""
+        return [row["job"] for row in await self.database.fetch(_OPEN, after, limit)]
 
     async def outputs(self, tenant: str, job: str) -> str | None:
         """The name of the newest published manifest."""

@@ -24,7 +24,7 @@ class Staging(Base, table=True):
 
     `(epoch, seq)` is the newest record seen. `owner`, `lease_epoch` and `deadline` are the lease of who works on it
     now; `due_at` is when somebody may take it. `directory` is the published one, `manifest` the published outputs.
-    `facts` are those that were told, so that they can be told again.
+    `facts` are those that were told, so that they can be told again. `after` is the job of the pipeline's step before.
     """
 
     __tablename__ = "staging"
@@ -61,6 +61,7 @@ class Staging(Base, table=True):
     facts: list[dict[str, Any]] = Field(sa_column=Column(JSONB, nullable=False, server_default=text("'[]'")))
     answers: int = Field(sa_column_kwargs=_ZERO)
     deleted_at: datetime | None = Field(sa_column=Column(_MOMENT))
+    after: str | None = Field(sa_column=Column(Text))
 
 
 fact_versions = Sequence("fact_versions", metadata=Base.metadata)

@@ -14,6 +14,8 @@ from services.stager.domain import Stage
 from services.stager.facts import Heading, Result
 from services.stager.leases import Claim, Leases
 from services.stager.staging import Invalid, Staging, Valid
+from services.stager.underway import Held, Underway
+from services.stager.upstream import Upstream
 from services.stager.workers import Abandoned, Lease, pause_seconds
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.facts import AnyFact
@@ -36,7 +38,8 @@ class Work:
         specs: Specs,
         staging: Staging,
         copying: Copying,
-        root: str,
+        underway: Underway,
+        upstream: Upstream,
         log: Log,
         *,
         tries: int,
@@ -46,7 +49,8 @@ class Work:
         self._specs = specs
         self._staging = staging
         self._copying = copying
-        self._root = root
+        self._underway = underway
+        self._upstream = upstream
         self._tries = tries
         self._log = log
         # Threads of their own: long copies must not keep the event handler, which uses the loop's, waiting.
@@ -61,16 +65,26 @@ class Work:
         if self._keeps_dying(claim):
             await self._later_or_failed(claim, _DIED)
             return
-        try:
-            claim, outcome = await self._staged(lease, spec)
-        except (StoreError, OSError) as error:
-            await self._later_or_failed(claim, f"{error}")
-            return
-        match outcome:
-            case Invalid(findings):
-                await self._publish(claim, Stage.SEALED, lambda told: (told.invalid(findings), _unstaged(told)))
-            case Valid(directory, warnings):
-                await self._publish_staged(claim, directory, warnings, nothing_to_copy=not spec.outputs)
+        with self._underway.work() as held:
+            try:
+                claim, outcome = await self._staged(lease, spec, held, await self._earlier(claim))
+            except workdir.Claimed as ran:
+                await self._ran_before(claim, ran, nothing_to_copy=not spec.outputs)
+                return
+            except (RpcUnavailable, RpcError) as error:
+                self._log.warning("outputs of earlier steps are not known yet", job=claim.job, error=str(error))
+                await self._rows.hand_back([claim], after_seconds=1, uncounted=True)
+                return
+            except (StoreError, OSError) as error:
+                await self._later_or_failed(claim, f"{error}")
+                return
+            match outcome:
+                case Invalid(findings):
+                    await self._publish(claim, Stage.SEALED, lambda told: (told.invalid(findings), _unstaged(told)))
+                case Valid(directory, warnings):
+                    held.settled = await self._publish_staged(
+                        claim, directory, warnings, nothing_to_copy=not spec.outputs
+                    )
 
     async def copy_back(self, lease: Lease) -> None:
         """Copy the outputs back and vote, or try again later; in the end the vote says what failed."""
@@ -84,28 +98,33 @@ class Work:
             return
         last = claim.tries >= self._tries
         copying = partial(self._copying.run, claim, spec.outputs, lease.go_on, last_try=last)
-        try:
-            result = await self._in_thread(copying)
-        except Abandoned:
-            if lease.lost:
-                await self._clear(claim, below=False)
-            raise
-        except (StoreError, OSError) as error:
-            if not last:
-                self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
-                await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
-                return
-            result = Result("failed", message=str(error))
-        told = partial(_voted, result=result)
-        if await self._publish(claim, Stage.SEALED, told, manifest=result.manifest):
-            await self._clear(claim, below=True)
-        else:
-            await self._clear(claim, below=False)
+        with self._underway.work() as held:
+            held.add(claim.trace)
+            try:
+                result = await self._in_thread(copying)
+            except (StoreError, OSError) as error:
+                if not last:
+                    self._log.warning("copying back is tried again", job=claim.job, tries=claim.tries, error=str(error))
+                    await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
+                    return
+                result = Result("failed", message=str(error))
+            told = partial(_voted, result=result)
+            held.settled = await self._publish(claim, Stage.SEALED, told, manifest=result.manifest)
+        if held.settled:
+            await self._clear_below(claim)
 
-    async def _staged(self, lease: Lease, spec: JobSpec) -> tuple[Claim, Valid | Invalid]:
+    async def _earlier(self, claim: Claim) -> tuple[str, ...]:
+        """The manifests of what was brought back before, in the order in which it is laid in."""
+        own = await self._rows.earlier_outputs(claim)
+        upstream = await self._upstream.manifests(claim.after)
+        return upstream if own is None else (*upstream, own)
+
+    async def _staged(
+        self, lease: Lease, spec: JobSpec, held: Held, earlier: tuple[str, ...]
+    ) -> tuple[Claim, Valid | Invalid]:
         """Stage into the directory of the lease's epoch, or of a higher one where that name is taken."""
-        earlier = await self._rows.earlier_outputs(lease.claim)
         while True:
+            held.add(lease.claim.trace)
             try:
                 staging = partial(self._staging.run, lease.claim, spec, lease.go_on, earlier)
                 return lease.claim, await self._in_thread(staging)
@@ -117,15 +136,21 @@ class Work:
 
     async def _publish_staged(
         self, claim: Claim, directory: str, warnings: Sequence[str], *, nothing_to_copy: bool
-    ) -> None:
+    ) -> bool:
         stage = Stage.SEALED if nothing_to_copy else Stage.STAGED
 
         def tell(told: Heading) -> tuple[AnyFact, ...]:
             return told.valid(warnings), told.staged(directory, nothing_to_copy=nothing_to_copy)
 
-        if not await self._publish(claim, stage, tell, directory=directory):
-            below = claim.lease_epoch + 1
-            await self._in_thread(partial(workdir.sweep, self._root, claim.tenant, claim.job, claim.attempt, below))
+        return await self._publish(claim, stage, tell, directory=directory)
+
+    async def _ran_before(self, claim: Claim, ran: workdir.Claimed, *, nothing_to_copy: bool) -> None:
+        """Only after a restore: the attempt ran in a time that nobody remembers. Where it ran is told as staged."""
+        if ran.directory is None:
+            await self._later_or_failed(claim, "the attempt ran in a time that was lost, and nobody knows where")
+            return
+        self._log.warning("an attempt had run already", job=claim.job, attempt=claim.attempt, directory=ran.directory)
+        await self._publish_staged(claim, ran.directory, (), nothing_to_copy=nothing_to_copy)
 
     async def _later_or_failed(self, claim: Claim, message: str) -> None:
         if claim.tries < self._tries:
@@ -173,10 +198,10 @@ class Work:
                 self._log.warning("finished work waits for the database", job=claim.job, error=str(error))
                 await asyncio.sleep(_DATABASE_PAUSE_SECONDS)
 
-    async def _clear(self, claim: Claim, *, below: bool) -> None:
+    async def _clear_below(self, claim: Claim) -> None:
         """Remove outputs that nobody will ever see. They cost room only: trouble with it is left at that."""
         try:
-            await self._in_thread(partial(self._copying.forget, claim, below=below))
+            await self._in_thread(partial(self._copying.forget_below, claim.trace))
         except StoreError as error:
             self._log.warning("leftovers stay in the store", job=claim.job, error=str(error))
 

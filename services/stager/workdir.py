@@ -1,52 +1,72 @@
 """The directories of an attempt on the local cluster, and the staging fence in the file system.
 
-Every lease writes into a directory of its own, `e<lease epoch>.part`, renamed to `e<lease epoch>` when it is whole; the
-row names the one that counts. An attempt whose directory holds a claim has run: nothing in it is ever cleared.
+Every lease writes into a directory of its own, `<mark>.part`, renamed to `<mark>` when it is whole; the row names the
+one that counts. An attempt whose directory holds a claim has run: nothing is staged into it any more, and no directory
+in which its command may have run is ever cleared.
 """
 
 import ctypes
 import errno
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from services.stager.marks import Mark
 from shared.backends.local import layout
+from shared.backends.local.files import read_record
+from shared.runtime import failpoints
 
-_EPOCH: Final = re.compile(r"e(\d+)(\.part)?")
+_PART: Final = ".part"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Taken(Exception):
-    """The directory of this lease epoch is there already and may not be cleared: take the next epoch."""
+    """The directory of this lease is there already and may not be cleared: take the next epoch."""
 
 
-def relative(root: str, tenant: str, job: str, attempt: int, lease_epoch: int) -> str:
+class Claimed(Exception):
+    """The attempt has run: nothing may be staged for it any more. `directory` (relative to the cluster's root) is where
+    its command ran, None where nobody knows it."""
+
+    def __init__(self, directory: str | None) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+
+def relative(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> str:
     """The published directory as facts name it: relative to the cluster's root."""
-    return os.path.relpath(f"{layout.attempt_directory(root, tenant, job, attempt)}/e{lease_epoch}", root)
+    return os.path.relpath(f"{layout.attempt_directory(root, tenant, job, attempt)}/{mark}", root)
 
 
-def make_plain(root: str, tenant: str, job: str, attempt: int, lease_epoch: int) -> bool:
+def make_plain(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> bool:
     """Make an empty working directory; False where there is one that is not empty, or a claim. Safe to repeat."""
     here = make_attempt(root, tenant, job, attempt)
-    directory = f"{here}/e{lease_epoch}"
+    directory = f"{here}/{mark}"
     try:
         os.mkdir(directory, 0o700)
     except FileExistsError:
         return not _claimed(here) and not os.listdir(directory)
-    return True
+    return not _claimed(here)
+
+
+def remove_plain(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> None:
+    """Remove an empty working directory that nobody will use."""
+    with suppress(OSError):  # it is not there, or not empty: then it is not one of `make_plain`
+        os.rmdir(f"{layout.attempt_directory(root, tenant, job, attempt)}/{mark}")
 
 
 @contextmanager
-def making(root: str, tenant: str, job: str, attempt: int, lease_epoch: int) -> Iterator[int]:
+def making(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> Iterator[int]:
     """The new, empty directory to stage into, as a descriptor. It gets its final name when the block ends well, and is
-    removed when the block raises. Raises Taken where that name is in use."""
+    removed when the block raises. Raises Taken where that name is in use, Claimed where the attempt has run."""
     here = make_attempt(root, tenant, job, attempt)
-    sweep(root, tenant, job, attempt, lease_epoch)
-    directory = f"{here}/e{lease_epoch}"
-    part = f"{directory}.part"
+    if _claimed(here):
+        raise Claimed(_directory_of_the_run(root, here))
+    _sweep(here, mark)
+    directory = f"{here}/{mark}"
+    part = f"{directory}{_PART}"
     if os.path.lexists(directory) or os.path.lexists(part):
         raise Taken(directory)
     os.mkdir(part, 0o700)
@@ -57,19 +77,42 @@ def making(root: str, tenant: str, job: str, attempt: int, lease_epoch: int) -> 
             sync(fd)
         finally:
             os.close(fd)
+        failpoints.reach("rename.before")
         os.rename(part, directory)
+        failpoints.reach("rename.after")
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
 
 
-def sweep(root: str, tenant: str, job: str, attempt: int, below: int) -> None:
-    """Remove what leases before the epoch `below` left in the attempt's directory, unless a claim is in it."""
+def discard(
+    root: str, tenant: str, job: str, attempt: int, mark: Mark, published: str | None, *, lost_time: bool
+) -> None:
+    """Remove what a lease left of which nothing more will be written. `published` is the directory that the row names.
+
+    Under a claim only what cannot be the command's own directory is removed: what never got its final name, and where
+    another directory is published, unless a restore made the row forget (`lost_time`).
+    """
     here = layout.attempt_directory(root, tenant, job, attempt)
+    _remove(f"{here}/{mark}{_PART}")
+    if relative(root, tenant, job, attempt, mark) == published:
+        return
+    if (published is None or lost_time) and os.path.isdir(here) and _claimed(here):
+        return
+    _remove(f"{here}/{mark}")
+
+
+def _sweep(here: str, below: Mark) -> None:
+    """Remove what leases before `below` left in the attempt's directory, unless a claim is in it."""
     for name in os.listdir(here):
-        left = _EPOCH.fullmatch(name)
-        if left is not None and int(left[1]) < below and not _claimed(here):
+        mark = Mark.read(name.removesuffix(_PART))
+        if mark is not None and mark < below and not _claimed(here):
             shutil.rmtree(f"{here}/{name}", ignore_errors=True)
+
+
+def _remove(directory: str) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(directory)
 
 
 def sync(fd: int) -> None:
@@ -86,6 +129,16 @@ def is_full(error: OSError) -> bool:
 
 def _claimed(attempt_directory: str) -> bool:
     return any(name == "claim" or name.startswith("claim.") for name in os.listdir(attempt_directory))
+
+
+def _directory_of_the_run(root: str, attempt_directory: str) -> str | None:
+    """Where the command of a claimed attempt runs or ran, as the intent of its submission says."""
+    claim = read_record(f"{attempt_directory}/{layout.CLAIM}") or {}
+    intent = read_record(layout.record_path(root, f"{claim.get('submission')}", layout.SPEC)) or {}
+    directory = intent.get("directory")
+    if not isinstance(directory, str) or Mark.read(directory) is None:
+        return None
+    return os.path.relpath(f"{attempt_directory}/{directory}", root)
 
 
 def make_attempt(root: str, tenant: str, job: str, attempt: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nats
+import orjson
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -78,6 +79,8 @@ class World:
     applies: bool = True
     """Whether facts are applied to the records at once, as `api` does."""
     answers_specs: bool = True
+    restoring: bool = False
+    """What `api` says of itself after a restore."""
 
     def environ(self, **more: str) -> dict[str, str]:
         """What a stager is started with."""
@@ -217,6 +220,9 @@ class World:
         known = {digest: self.specs[digest] for digest in asked.digests if digest in self.specs}
         await message.respond(SpecsAnswer(specs=known).model_dump_json().encode())
 
+    async def on_standing(self, message: Msg) -> None:
+        await message.respond(orjson.dumps({"epoch": 2, "restoring": self.restoring, "unsent": 0}))
+
     async def on_newest(self, message: Msg) -> None:
         asked = NewestAsked.model_validate_json(message.data)
         known = [self.records[job] for job in asked.jobs if job in self.records]
@@ -240,6 +246,7 @@ async def world(
     await connection.subscribe("facts.v1.stager.>", cb=world.on_fact)
     await connection.subscribe("rpc.v1.api.specs", cb=world.on_specs)
     await connection.subscribe("rpc.v1.api.newest", cb=world.on_newest)
+    await connection.subscribe("rpc.v1.api.standing", cb=world.on_standing)
     yield world
     await connection.close()
 

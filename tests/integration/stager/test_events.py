@@ -141,7 +141,7 @@ async def test_work_that_takes_longer_than_its_lease_keeps_it(
             return bool((row["deadline"] - first["deadline"]).total_seconds() > 1)
 
         await eventually(renewed_twice, "the lease to be held beyond its first end")
-        rival = Leases(service.db, service.clock, replica="rival", lease_seconds=1)
+        rival = Leases(service.db, service.clock, replica="rival", lease_seconds=1, epoch=lambda: 1)
         assert await rival.claim(Stage.STAGE_IN, 10) == []
         slowly.may_end.set()
         await world.told_of(job, "staged")

@@ -220,16 +220,28 @@ def test_leftovers_of_other_leases_are_cleared_and_nothing_else(outputs: Outputs
     for epoch in (1, 2, 12):
         outputs.copy("a", epoch=epoch)
     written(
-        outputs.store / "acme/outputs/j1", {"a12-e1/a": "another attempt's", "a1-e1/big#1": "left by a killed writer"}
+        outputs.store / "acme/outputs/j1",
+        {
+            "a12-e1/a": "another attempt's",
+            "a1-e1/big#1": "left by a killed writer",
+            "a1-e1.manifest.json#1": "and this",
+        },
     )
-    Copying(outputs.blobs, str(outputs.root), outputs.limits).forget(outputs.claim(2), below=True)
+    Copying(outputs.blobs, str(outputs.root), outputs.limits).forget_below(outputs.claim(2).trace)
     left = {
         str(path.relative_to(outputs.store / "acme/outputs/j1")) for path in outputs.store.rglob("*") if path.is_file()
     }
     assert left == {"a1-e2/a", "a1-e2.manifest.json", "a1-e12/a", "a1-e12.manifest.json", "a12-e1/a"}
-    Copying(outputs.blobs, str(outputs.root), outputs.limits).forget(outputs.claim(2), below=False)
+    Copying(outputs.blobs, str(outputs.root), outputs.limits).forget(outputs.claim(2).trace)
     assert not (outputs.store / "acme/outputs/j1/a1-e2.manifest.json").exists()
     assert (outputs.store / "acme/outputs/j1/a1-e12/a").exists()
+
+
+def test_a_file_that_is_named_like_a_drive_comes_back(outputs: Outputs) -> None:
+    written(outputs.work, {"A|": "1", "c:": "2", "in/z:": "3", "in/y|/f": "4"})
+    result = outputs.copy("**")
+    assert result.outcome == "verified"
+    assert outputs.stored(result) == {"A|": b"1", "c:": b"2", "in/z:": b"3", "in/y|/f": b"4"}
 
 
 def test_the_manifest_is_plain_json(outputs: Outputs) -> None:

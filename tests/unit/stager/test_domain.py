@@ -1,6 +1,6 @@
 """What the stager does about a record, by what its row says: every pair decided, no two facts that contradict."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ RAN = f.LauncherSealed(**heading(5), ran=True)
 NEVER_RAN = f.LauncherSealed(**heading(5), ran=False)
 REFUSED = f.LaunchRefused(**heading(4), message="no")
 SEALED = f.StagingSealed(**heading(6), staged=True, outcome="verified")
+WITH_OUTPUTS = f.StagingSealed(**heading(6), staged=True, outcome="verified", manifest="m")
 STOP = i.Stop(actor="rin", at=NOW)
 
 
@@ -62,6 +63,9 @@ def move(stage: Stage | None, *inputs: AnyInput, seq: int | None = None) -> Move
     return decide(asking, rows)
 
 
+RESTORED = domain.Adopt(Stage.STAGED, "work/acme/j1/a1/e1", None)
+VOTED = domain.Adopt(Stage.SEALED, "work/acme/j1/a1/e1", None)
+BACK = domain.Adopt(Stage.SEALED, "work/acme/j1/a1/e1", "m")
 COPY = domain.CopyBack("work/acme/j1/a1/e1", True)
 CASES: dict[str, tuple[tuple[AnyInput, ...], dict[Stage | None, Move]]] = {
     "inputs are to be staged": (
@@ -84,7 +88,7 @@ CASES: dict[str, tuple[tuple[AnyInput, ...], dict[Stage | None, Move]]] = {
     ),
     "it is staged and runs": (
         (STAGED, ACCEPTED),
-        {None: domain.Drop(), Stage.STAGED: domain.Drop(), Stage.STAGE_IN: domain.Note()},
+        {None: domain.Drop(), Stage.STAGED: domain.Drop(), Stage.STAGE_IN: RESTORED},
     ),
     "its command has ended": (
         (STAGED, ACCEPTED, exited(0)),
@@ -112,9 +116,16 @@ CASES: dict[str, tuple[tuple[AnyInput, ...], dict[Stage | None, Move]]] = {
     "it is over": (
         (STAGED, ACCEPTED, exited(0), RAN, SEALED),
         {
-            None: domain.Drop(), Stage.SEALED: domain.Drop(), Stage.STAGED: domain.Close(deleted=False),
-            Stage.STAGE_IN: domain.Close(deleted=False), Stage.COPY_BACK: domain.Close(deleted=False),
+            None: domain.Drop(), Stage.SEALED: domain.Drop(), Stage.STAGED: VOTED, Stage.STAGE_IN: VOTED,
+            Stage.COPY_BACK: VOTED,
         },
+    ),
+    "its outputs are back and the launcher has not voted": (
+        (STAGED, ACCEPTED, exited(0), WITH_OUTPUTS),
+        {None: BACK, Stage.STAGE_IN: BACK, Stage.COPY_BACK: BACK, Stage.SEALED: domain.Drop()},
+    ),
+    "with nothing to copy it is staged and runs": (
+        (ALL_STAGED, ACCEPTED), {Stage.STAGE_IN: domain.Adopt(Stage.SEALED, "work/acme/j1/a1/e1", None)},
     ),
     "it is deleted": (
         (STAGED, ACCEPTED, exited(0), RAN, SEALED, i.Delete(actor="rin", at=NOW)),
@@ -175,5 +186,7 @@ def test_events_that_change_nothing_here_cost_nothing() -> None:
     assert concerns(record())
     assert not concerns(record(ALL_STAGED, ACCEPTED))
     assert not concerns(record(STAGED, ACCEPTED))
+    assert concerns(record(STAGED, ACCEPTED), NOW), "its row may have been taken back in time"
+    assert not concerns(record(STAGED, ACCEPTED), NOW - timedelta(seconds=1)), "submitted after the backup"
     assert concerns(record(STAGED, ACCEPTED, exited(0)))
     assert concerns(record(STAGED, ACCEPTED, exited(0), RAN, SEALED))

@@ -14,6 +14,7 @@ from services.stager.copying import Limits as OutputLimits
 from services.stager.domain import Stage
 from services.stager.leases import Claim
 from services.stager.listing import Limits
+from services.stager.marks import Mark
 from services.stager.staging import Staging, Valid
 from shared.client.snapshot import pack
 from shared.contracts.queries import Manifest
@@ -59,7 +60,7 @@ def test_packed_staged_and_copied_back_it_is_the_same(
     claim = Claim(Stage.STAGE_IN, "j1", 1, "acme", spec.digest(), 1, 1, None, None)
     staged = Staging(Blobs(store.as_uri()), None, str(root), Limits()).run(claim, spec, lambda: None)
     assert isinstance(staged, Valid)
-    assert staged.directory == workdir.relative(str(root), "acme", "j1", 1, 1)
+    assert staged.directory == workdir.relative(str(root), "acme", "j1", 1, Mark(1, 1))
     assert read_back(root / staged.directory) == {name: content for name, (content, _) in wanted.items()}
 
     claim = Claim(Stage.COPY_BACK, "j1", 1, "acme", spec.digest(), 2, 1, staged.directory, True)

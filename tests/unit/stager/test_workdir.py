@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.stager import workdir
+from services.stager.marks import Mark
 from shared.backends.local import layout
 from tests.unit.stager.archives import read_back, written
 
@@ -21,7 +22,7 @@ def attempt(root: Path) -> Path:
 
 
 def stage(root: Path, epoch: int, name: str = "f") -> None:
-    with workdir.making(str(root), "acme", "j1", 1, epoch) as fd:
+    with workdir.making(str(root), "acme", "j1", 1, Mark(1, epoch)) as fd:
         os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=fd))
         assert not (attempt(root) / f"e{epoch}").exists(), "nothing has the final name before it is whole"
 
@@ -43,12 +44,58 @@ def test_what_a_killed_lease_left_is_swept_by_the_next(root: Path) -> None:
     assert set(read_back(attempt(root))) == {b"e3/f", b"e7/newer", b"home/mine", b"eleven/x"}
 
 
+def discard(root: Path, lease: int, published: str | None, *, lost_time: bool = False) -> None:
+    named = None if published is None else f"work/acme/j1/a1/{published}"
+    workdir.discard(str(root), "acme", "j1", 1, Mark(1, lease), named, lost_time=lost_time)
+
+
 @pytest.mark.parametrize("claim", ["claim", "claim.1"])
-def test_a_directory_that_holds_a_claim_is_never_cleared(root: Path, claim: str) -> None:
-    written(attempt(root), {"e1/result": "precious", "e2.part/x": "x", claim: "{}"})
-    stage(root, 3)
-    workdir.sweep(str(root), "acme", "j1", 1, 99)
-    assert set(read_back(attempt(root))) == {b"e1/result", b"e2.part/x", b"e3/f", claim.encode()}
+def test_nothing_is_staged_for_an_attempt_that_holds_a_claim_and_nothing_in_it_is_cleared(
+    root: Path, claim: str
+) -> None:
+    files: dict[str, str | bytes] = {"e1/result": "precious", "e2.part/x": "x", claim: "{}"}
+    written(attempt(root), files)
+    with pytest.raises(workdir.Claimed) as ran:
+        stage(root, 3)
+    assert ran.value.directory is None, "this claim does not tell where the command ran"
+    assert set(read_back(attempt(root))) == {name.encode() for name in files}
+
+
+def test_a_claim_tells_where_the_command_ran(root: Path) -> None:
+    written(attempt(root), {"e1/result": "precious", "claim": '{"submission": "s1"}'})
+    written(root, {"open/s1.spec.json": '{"directory": "e1"}'})
+    with pytest.raises(workdir.Claimed) as ran:
+        stage(root, 2)
+    assert ran.value.directory == "work/acme/j1/a1/e1"
+
+
+def test_what_a_dead_lease_left_is_removed_and_what_is_published_is_not(root: Path) -> None:
+    written(attempt(root), {"e1.part/x": "x", "e1/x": "x", "e2/x": "x"})
+    discard(root, 2, "e2")
+    assert set(read_back(attempt(root))) == {b"e1.part/x", b"e1/x", b"e2/x"}
+    discard(root, 1, "e2")
+    discard(root, 1, "e2")
+    assert set(read_back(attempt(root))) == {b"e2/x"}
+
+
+def test_under_a_claim_only_what_the_command_cannot_have_run_in_is_removed(root: Path) -> None:
+    files: dict[str, str | bytes] = {"e1.part/x": "x", "e1/x": "x", "e2/x": "x", "claim": "{}"}
+    written(attempt(root), files)
+    discard(root, 1, None)
+    assert set(read_back(attempt(root))) == {b"e1/x", b"e2/x", b"claim"}
+    discard(root, 1, "e2", lost_time=True)
+    assert set(read_back(attempt(root))) == {b"e1/x", b"e2/x", b"claim"}
+    discard(root, 1, "e2")
+    assert set(read_back(attempt(root))) == {b"e2/x", b"claim"}
+
+
+def test_directories_of_later_epochs_have_other_names(root: Path) -> None:
+    assert [str(Mark(1, 3)), str(Mark(2, 3))] == ["e3", "e2.3"]
+    assert [Mark.read("e3"), Mark.read("e2.3"), Mark.read("e2.part")] == [Mark(1, 3), Mark(2, 3), None]
+    stage(root, 7)
+    with workdir.making(str(root), "acme", "j1", 1, Mark(2, 1)):
+        pass
+    assert [path.name for path in attempt(root).iterdir()] == ["e2.1"], "it is the higher one, and sweeps"
 
 
 def test_a_name_that_is_in_use_is_not_taken(root: Path) -> None:
@@ -59,7 +106,7 @@ def test_a_name_that_is_in_use_is_not_taken(root: Path) -> None:
 
 
 def test_a_plain_directory_is_made_again_only_while_it_is_empty_and_unclaimed(root: Path) -> None:
-    plain = (str(root), "acme", "j1", 1, 1)
+    plain = (str(root), "acme", "j1", 1, Mark(1, 1))
     assert workdir.make_plain(*plain)
     assert workdir.make_plain(*plain)
     written(attempt(root), {"e1/result": "precious"})
