@@ -22,7 +22,7 @@ PURGE_KEYS: Final = "DELETE FROM idempotency WHERE created_at < now() - make_int
 def register(service: Service, facts: Facts, announcer: Announcer, resets: Resets, restore: Restore) -> None:
     """Declare the consumer, the queries and the ticks."""
     specs = Specs(service.db)
-    newest = Newest(service.db)
+    newest = Newest(service.db, resets)
 
     @service.consume("api", batch=FACTS_IN_A_BATCH)
     async def on_facts(deliveries: list[Delivery]) -> None:
@@ -41,6 +41,12 @@ def register(service: Service, facts: Facts, announcer: Announcer, resets: Reset
     async def on_newest(request: bytes) -> bytes:
         """The newest event of each of these jobs."""
         return await newest.asked(request)
+
+    @service.on_store_lost
+    async def on_lost_events(stream: str) -> None:
+        """Who has heard what of the lost events is not known."""
+        service.log.error("the broker has lost events: every open job is told again", stream=stream)
+        await resets.ask()
 
     @service.every(5)
     async def sweep_orphans() -> None:

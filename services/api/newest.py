@@ -2,22 +2,26 @@
 
 from typing import Final
 
+from services.api.resets import Resets
 from shared.contracts.queries import NewestAnswer, NewestAsked
 from shared.runtime.database import Database
 
 _ASKED_AT_MOST: Final = 100  # bodies of up to 4 KB: the answer stays below the broker's max_payload of 1 MB
 
 NEWEST: Final = """
-SELECT events.body FROM jobs JOIN events ON (events.job, events.epoch, events.seq) = (jobs.id, jobs.epoch, jobs.seq)
+SELECT events.body, jobs.epoch < standing.epoch AS behind
+FROM standing, jobs JOIN events ON (events.job, events.epoch, events.seq) = (jobs.id, jobs.epoch, jobs.seq)
 WHERE jobs.id = ANY ($1::text[])
 """
 
 
 class Newest:
-    """Answers from the event log."""
+    """Answers from the event log. A job that ended before a restore is told in the new epoch once somebody asks: they
+    may have heard of it in the lost time, and would take an event of the old epoch for an older one."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, resets: Resets) -> None:
         self._database = database
+        self._resets = resets
 
     async def asked(self, request: bytes) -> bytes:
         """`NewestAsked` -> `NewestAnswer`."""
@@ -25,4 +29,7 @@ class Newest:
         if len(asked.jobs) > _ASKED_AT_MOST:
             raise ValueError(f"{len(asked.jobs)} jobs in one query; ask for at most {_ASKED_AT_MOST}")
         rows = await self._database.fetch(NEWEST, list(asked.jobs))
+        if any(row["behind"] for row in rows):
+            await self._resets.catch_up(asked.jobs)
+            rows = await self._database.fetch(NEWEST, list(asked.jobs))
         return NewestAnswer(events=tuple(bytes(row["body"]).decode() for row in rows)).model_dump_json().encode()

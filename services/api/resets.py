@@ -4,11 +4,15 @@ nobody knows what others have heard.
 That it is to be done, and how far it has come, is a row: whoever goes on after a kill goes on from there.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from asyncpg import Record
 
 from services.api.domain import Change, reset_of
 from services.api.store import JobStore
 from shared.lifecycle.inputs import Reset
+from shared.lifecycle.record import JobRecord
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
 from shared.runtime.leases import Lease
@@ -30,6 +34,10 @@ FROM jobs, resets, standing
 WHERE jobs.id > resets.after AND jobs.state NOT IN ('SUCCEEDED', 'FAILED', 'STOPPED')
     AND (jobs.epoch < standing.epoch OR jobs.updated_at < resets.due)
 ORDER BY jobs.id LIMIT $1
+"""
+# Those of these jobs, locked by now, whose record is of an epoch that a restore has ended.
+BEHIND: Final = """
+SELECT id, standing.backup_at FROM jobs, standing WHERE id = ANY ($1::text[]) AND jobs.epoch < standing.epoch
 """
 GO_ON: Final = "UPDATE resets SET after = $1"
 END: Final = "DELETE FROM resets"
@@ -60,16 +68,21 @@ class Resets:
             await self._lease.check(tx.tx)
             await tx.tx.execute(LOCK)
             rows = await tx.tx.fetch(NEXT, PAGE)
-            backup_at = {row["id"]: row["backup_at"] for row in rows}
-            records = await tx.lock(backup_at)
-            now = self._clock.now()
-            changes: list[Change] = [
-                reset_of(record, Reset(epoch=record.epoch, backup_at=backup_at[job]), now)
-                for job, record in records.items()
-            ]
+            records = await tx.lock(row["id"] for row in rows)
             if len(rows) < PAGE:
                 await tx.tx.execute(END)
             else:
                 await tx.tx.execute(GO_ON, rows[-1]["id"])
-            await tx.apply(changes)
-            return len(changes)
+            await tx.apply(self._changes(records, rows))
+            return len(rows)
+
+    async def catch_up(self, jobs: Sequence[str]) -> None:
+        """Tell those of these jobs again, ended ones too, that have not been told in the epoch of now."""
+        async with self._store.transaction() as tx:
+            records = await tx.lock(jobs)
+            await tx.apply(self._changes(records, await tx.tx.fetch(BEHIND, jobs)))
+
+    def _changes(self, records: Mapping[str, JobRecord], rows: Iterable[Record]) -> list[Change]:
+        now = self._clock.now()
+        told = [(records[row["id"]], row["backup_at"]) for row in rows if row["id"] in records]
+        return [reset_of(record, Reset(epoch=record.epoch, backup_at=at), now) for record, at in told]

@@ -9,6 +9,7 @@ import pytest
 
 from services.api import resets as resets_module
 from services.api.domain import replay
+from services.api.newest import Newest
 from services.api.resets import Resets
 from shared.contracts.events import decode_event
 from tests.integration.api.conftest import RunningApi, eventually
@@ -94,3 +95,18 @@ async def test_a_process_from_before_a_restore_makes_no_jobs(api: RunningApi, ri
     refused = await rin.post("/v1/jobs", json={"spec": {"command": ["true"]}})
     assert refused.status_code == 503
     assert await api.service.db.fetchval("SELECT count(*) FROM jobs") == 0
+
+
+async def test_who_asks_about_a_job_that_ended_hears_of_it_in_the_new_epoch(
+    api: RunningApi, rin: httpx.AsyncClient
+) -> None:
+    """A service may have heard a later version of it in the lost time, whose epoch is the old one."""
+    job = (await api.submit(rin))["id"]
+    stopped = (await rin.post(f"/v1/jobs/{job}/stop")).json()
+    await _restored(api, datetime(2026, 11, 30, 12, tzinfo=UTC))
+    newest = Newest(api.service.db, _resets(api))
+    for _ in range(2):
+        (body,) = orjson.loads(await newest.asked(orjson.dumps({"jobs": [job]})))["events"]
+        told = decode_event(body.encode())
+        assert (told.type, told.job.epoch, told.job.seq) == ("reset", 2, stopped["seq"] + 1)
+        assert told.job.state == "STOPPED"
