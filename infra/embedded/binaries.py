@@ -20,7 +20,7 @@ class ProgramMissingError(Exception):
 
 @dataclass(frozen=True)
 class PostgresPrograms:
-    """`initdb` and `postgres` of one installation."""
+    """The programs of one installation."""
 
     bin: Path
     version: str
@@ -34,6 +34,15 @@ class PostgresPrograms:
     @property
     def postgres(self) -> Path:
         return self.bin / "postgres"
+
+    def of_backups(self, name: str) -> Path:
+        """`pg_basebackup` or `pg_verifybackup`, which some packages put apart from the server."""
+        if not (program := self.bin / name).exists():
+            raise ProgramMissingError(
+                f"{self.bin} has no {name}: set TIDEGATE_PG_BIN to the folder of a PostgreSQL {self.major} with it, or "
+                "unset it to use the packaged one."
+            )
+        return program
 
     @property
     def major(self) -> int:

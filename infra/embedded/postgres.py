@@ -91,7 +91,7 @@ class Postgres:
                 f"{self.data} was made by PostgreSQL {made_by}, and {self.programs.bin} holds {self.programs.version}. "
                 f"Set TIDEGATE_PG_BIN to the folder of a PostgreSQL {made_by}, or carry the data over with pg_dump."
             )
-        self._end_leftovers()
+        self.end_leftovers()
         # Nothing runs on the data now. A lock file whose pid a stranger has got (a reboot) would stop the start.
         for lock in (self.data / "postmaster.pid", self.socket / f"{_SOCKET}.lock"):
             lock.unlink(missing_ok=True)
@@ -111,24 +111,41 @@ class Postgres:
             if self.account:
                 os.chown(secret, self.account.uid, self.account.gid)
             secret.write_text(f"{self.password}\n")
-            made = subprocess.run(
-                [self.programs.initdb, "-D", _HERE, "-U", SUPERUSER, f"--pwfile={secret}", *_INITDB_OPTIONS],
-                cwd=partial,
-                env={"PATH": os.defpath, "TZ": "UTC"},
-                user=self.account.uid if self.account else None,
-                group=self.account.gid if self.account else None,
-                extra_groups=[] if self.account else None,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            options = ("-U", SUPERUSER, f"--pwfile={secret}", *_INITDB_OPTIONS)
+            made = self._run(partial, self.programs.initdb, "-D", _HERE, *options)
         finally:
             secret.unlink()
         if made.returncode != 0:
             raise PostgresError(f"initdb could not make {self.data}: {made.stderr.strip() or made.stdout.strip()}")
         partial.rename(self.data)
 
-    def _end_leftovers(self) -> None:
+    def recover(self, copy: Path) -> None:
+        """Make a folder that was copied from a backup this server's own: replayed to its end, with our password.
+
+        The server does so without listening to anybody. Raises `PostgresError` where it cannot.
+        """
+        _give(copy, self.account)
+        single = (self.programs.postgres, "--single", "-D", _HERE, "-c", "exit_on_error=on", "postgres")
+        done = self._run(copy, *single, given=f"ALTER ROLE {SUPERUSER} PASSWORD '{self.password}';\n")
+        if done.returncode != 0:
+            raise PostgresError(f"PostgreSQL cannot recover it: {last_lines_of(done.stderr)}")
+
+    def _run(self, folder: Path, *command: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+        """Run one of the programs in `folder`, as the account that the server runs as."""
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={"PATH": os.defpath, "TZ": "UTC"},
+            user=self.account.uid if self.account else None,
+            group=self.account.gid if self.account else None,
+            extra_groups=[] if self.account else None,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def end_leftovers(self) -> None:
         """End what a supervisor that was killed left running on this data, told by its program and working folder."""
         for identity in sorted(self._running_on_the_data(), key=lambda found: found.start_ticks):
             identity.end(signal.SIGINT, 30)
@@ -164,6 +181,21 @@ def socket_folder(data: Path, account: Account | None) -> Path:
     runtime = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "/tmp")  # noqa: S108 - ownership is checked
     base = Path(runtime)
     return (base if base.is_dir() and os.access(base, os.W_OK) else Path("/tmp")) / f"tidegate-{mark}"  # noqa: S108 - as above
+
+
+def last_lines_of(output: str, lines: int = 5) -> str:
+    """The end of what a program said, on one line, without the statement that it was given."""
+    said = [line.strip() for line in output.splitlines() if line.strip() and "STATEMENT:" not in line]
+    return " / ".join(said[-lines:]) or "it said nothing"
+
+
+def _give(folder: Path, account: Account | None) -> None:
+    """Make everything in `folder` the account's, and nobody else's."""
+    for root, _, files in os.walk(folder):
+        for path, mode in ((root, 0o700), *((os.path.join(root, file), 0o600) for file in files)):
+            os.chmod(path, mode)
+            if account:
+                os.chown(path, account.uid, account.gid)
 
 
 def _own_folder(folder: Path, account: Account | None) -> None:

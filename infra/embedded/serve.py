@@ -12,6 +12,7 @@ from infra.embedded.options import Options
 from infra.embedded.ports import PortTakenError
 from infra.embedded.postgres import PostgresError
 from infra.embedded.processes import Identity
+from infra.embedded.restored import forget, put_in_place
 from infra.embedded.runner import RUNNER, end_idle_host, running_host, running_jobs, what_waits_for_jobs
 from infra.embedded.stack import Stack
 from infra.embedded.state import AlreadyRunningError, State, hold
@@ -43,6 +44,7 @@ def _serve(home: Home, options: Options) -> int:
     end_leftovers(before)
     try:
         stack = Stack.lay_out(options, before.ports)
+        put_in_place(home)
         stack.write_bootstrap_tokens()
         stack.postgres.prepare()
         end_idle_host(home)  # so that one without jobs, left by a killed supervisor, does not hold on to old options
@@ -95,6 +97,7 @@ def jobs_go_on(jobs: int) -> str:
 def _announce(stack: Stack) -> None:
     stack.write_endpoint()
     print(is_up(stack.url, stack.home, stack.remark), flush=True)
+    forget(stack.home)
 
 
 def is_up(url: str, home: Home, remark: str | None) -> str:

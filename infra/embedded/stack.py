@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from infra.embedded.options import Options
 from infra.embedded.ports import LOOPBACK, Ports
 from infra.embedded.postgres import SUPERUSER, Postgres
 from infra.embedded.processes import Process
+from infra.embedded.restored import Restored
 from infra.embedded.runner import RUNNER
 from infra.embedded.supervisor import Stage
 from shared.contracts.subjects import SERVICES
@@ -24,6 +25,7 @@ from shared.contracts.subjects import SERVICES
 USUAL_HTTP_PORT = 8420
 DEFAULT_TENANT = "default"
 
+_ADMIN = "admin"  # as infra.nats.permissions calls it, which this module is too light to import
 _FEWEST_CONNECTIONS = 200
 _CONNECTIONS_OF_A_SERVICE = 12  # its pool, its leases, and one to spare
 
@@ -89,9 +91,9 @@ class Stack:
     def remark(self) -> str | None:
         """What a person should know who expects the usual."""
         busy = self.claims.passed_over.get("http")
-        return (
-            f"port {busy} is in use by another program or stack, so the API has {self.ports['http']}" if busy else None
-        )
+        port = f"port {busy} is in use by another program or stack, so the API has {self.ports['http']}"
+        restored = Restored.read(self.home)
+        return "; ".join(filter(None, (port if busy else None, restored.remark if restored else None))) or None
 
     def stages(self) -> tuple[Stage, ...]:
         """PostgreSQL and the runner host; databases, then NATS; streams, then the services."""
@@ -103,7 +105,7 @@ class Stack:
         return (
             Stage((postgres, self._runner())),
             Stage((self.nats.process(self.home.log("nats")),), (self._prepare(),)),
-            Stage(services, (self._topology(),), must_be_ready=False),
+            Stage(services, (self._topology(), *self._restored()), must_be_ready=False),
         )
 
     def write_endpoint(self) -> None:
@@ -138,13 +140,29 @@ class Stack:
         )
 
     def _topology(self) -> Process:
-        self.home.secret("admin.nats.password")
-        login = {
+        return self._python("topology", "shared.runtime.topology", settings=self._broker_login(_ADMIN))
+
+    def _restored(self) -> Iterator[Process]:
+        """After a restore: before any service starts, it is told that the database is an older one."""
+        if (restored := Restored.read(self.home)) is None:
+            return
+        url = self.home.secrets / f"{SUPERUSER}.database-url"
+        write_private(url, self.postgres.superuser_url())
+        yield self._python(
+            "restored",
+            "infra.postgres.restored",
+            "--backup-time",
+            restored.backup_time,
+            settings=self._broker_login(_ADMIN) | {"TIDEGATE_DATABASE_URL_FILE": str(url)},
+        )
+
+    def _broker_login(self, user: str) -> dict[str, str]:
+        self.home.secret(f"{user}.nats.password")
+        return {
             "TIDEGATE_NATS_URL": self.nats.url,
-            "TIDEGATE_NATS_USER": "admin",
-            "TIDEGATE_NATS_PASSWORD_FILE": str(self.home.secrets / "admin.nats.password"),
+            "TIDEGATE_NATS_USER": user,
+            "TIDEGATE_NATS_PASSWORD_FILE": str(self.home.secrets / f"{user}.nats.password"),
         }
-        return self._python("topology", "shared.runtime.topology", settings=login)
 
     def _runner(self) -> Process:
         """The runner host: jobs are its children, so it goes on when everything else stops."""
@@ -179,12 +197,8 @@ class Stack:
         secrets = self.home.secrets
         url = self.postgres.url(service, self.home.secret(f"{service}.postgres.password"))
         write_private(secrets / f"{service}.database-url", url)
-        self.home.secret(f"{service}.nats.password")
-        return {
+        return self._broker_login(service) | {
             "TIDEGATE_DATABASE_URL_FILE": str(secrets / f"{service}.database-url"),
-            "TIDEGATE_NATS_URL": self.nats.url,
-            "TIDEGATE_NATS_USER": service,
-            "TIDEGATE_NATS_PASSWORD_FILE": str(secrets / f"{service}.nats.password"),
             "TIDEGATE_HEALTH_PORT": str(self.ports[replica]),
             "TIDEGATE_REPLICA": replica,
         }

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from services.cli import admin, jobs, outputs, pipelines, stack, submit
+from services.cli import admin, backup, jobs, outputs, pipelines, stack, submit
 from services.cli.escapes import marked
 from services.cli.output import err, out
 from shared.client.errors import ClientError, NoServer, Refused, Unavailable, Unusable
@@ -50,6 +50,7 @@ pipelines.register(app)
 outputs.register(app)
 stack.register(app)
 admin.register(app)
+backup.register(admin.admin)
 
 
 def main() -> None:

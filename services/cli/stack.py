@@ -85,9 +85,9 @@ def up(
 ) -> None:
     from infra.embedded import commands
 
-    with _refusals():
+    with refusals():
         options = commands.Options(
-            home=_home(home),
+            home=stack_home(home),
             http_port=http_port,
             virtual_gpus=virtual_gpus,
             slots=slots,
@@ -104,8 +104,8 @@ def down(
 ) -> None:
     from infra.embedded import commands
 
-    with _refusals():
-        raise typer.Exit(commands.down(_home(home), kill_jobs=kill_jobs))
+    with refusals():
+        raise typer.Exit(commands.down(stack_home(home), kill_jobs=kill_jobs))
 
 
 def restart(
@@ -121,8 +121,8 @@ def restart(
 ) -> None:
     from infra.embedded import commands
 
-    with _refusals():
-        raise typer.Exit(commands.restart(_home(home), names or []))
+    with refusals():
+        raise typer.Exit(commands.restart(stack_home(home), names or []))
 
 
 def ps(
@@ -131,8 +131,8 @@ def ps(
 ) -> None:
     from infra.embedded import commands
 
-    with _refusals():
-        place = _home(home)
+    with refusals():
+        place = stack_home(home)
         processes = commands.ps(place)
     if as_json:
         return print_json(processes)
@@ -156,8 +156,8 @@ def stack_logs(service: str, *, follow: bool) -> int:
     """Print a service's log; the exit code."""
     from infra.embedded import commands
 
-    with _refusals():
-        return commands.logs(_home(None), service, follow=follow)
+    with refusals():
+        return commands.logs(stack_home(None), service, follow=follow)
 
 
 def _replicas(given: str | None) -> dict[str, int]:
@@ -171,7 +171,7 @@ def _replicas(given: str | None) -> dict[str, int]:
         raise typer.BadParameter(f"--replicas: {error}") from None
 
 
-def _home(given: Path | None) -> Path:
+def stack_home(given: Path | None) -> Path:
     """The folder that was named, or the usual one."""
     from infra.embedded.commands import HomeRefusedError
 
@@ -186,7 +186,7 @@ def _home(given: Path | None) -> Path:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """A folder that cannot be a stack's home is told in its sentence, with exit code 3."""
     from infra.embedded.commands import HomeRefusedError
 
