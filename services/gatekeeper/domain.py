@@ -148,8 +148,8 @@ def _end(record: JobRecord, one: Reservation) -> End | None:
         return _whole(one, "the job was deleted")
     if one.attempt < record.attempt:
         return _whole(one, f"attempt {record.attempt} took its place")
-    if one.attempt > record.attempt:
-        return None
+    if one.attempt > record.attempt:  # a restore took the record back; evidence of the attempt would book it anew
+        return _whole(one, f"the record was taken back to attempt {record.attempt}")
     if Duty.ADMIT in duties(record):
         refused = record.admission_refused == one.admission
         return _whole(one, "the admission was refused") if refused else None

@@ -200,6 +200,18 @@ async def test_after_a_restore_the_higher_epoch_wins_over_a_higher_seq(world: Wo
     assert [tuple(row) for row in rows] == [(2, 1)]
 
 
+async def test_an_attempt_that_a_restored_record_does_not_know_lets_go(world: World) -> None:
+    [job] = await world.submit(gpus=8)
+    await world.api_applies()
+    world.put(job, *world.launched(job), *world.ended(job, code=1))
+    before = world.records[job]
+    await world.happens(job, world.retry())
+    await world.api_applies()
+    assert await world.reservations(job) == [(1, False, False), (2, True, True)]
+    await world.gatekeeper.on_events([world.event(before.model_copy(update={"epoch": 2}))])
+    assert await world.reservations(job) == [(1, False, False), (2, False, False)]
+
+
 async def test_nothing_leaks_when_some_of_many_jobs_fail(world: World) -> None:
     jobs = await world.submit(8, gpus=1)
     assert sorted(await world.admitted()) == sorted(jobs)
