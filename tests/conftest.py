@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import nats
 import pytest
 
+from tests.chaos.report import pytest_terminal_summary as pytest_terminal_summary
 from tests.databases import Databases, FreshDatabase, ServiceDatabase
 from tests.servers import NatsServer, PostgresServer
 

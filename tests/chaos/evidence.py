@@ -1,0 +1,254 @@
+"""What must hold once every job of a history has ended, read from where it cannot be talked away.
+
+The ledger that the jobs wrote, the runner's exit records, the processes of this machine, the folders, and the rows of
+all slices; what a service answers counts for nothing here, but for the usage that users see.
+"""
+
+import json
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from shared.backends.local import layout
+from shared.contracts.subjects import SERVICES
+from tests.chaos.load import Load, Wanted
+from tests.chaos.stand import Stand
+from tests.e2e.stacks import TERMINAL, processes_with
+
+_SHOWN: Final = 6
+_QUIET_SECONDS: Final = 0.3
+_STAGED: Final = re.compile(r"e[\d.]+(\.part)?")
+
+_JOBS: Final = "SELECT id, name, tenant, state, record FROM api.jobs WHERE name LIKE $1 || '-%'"
+_EVENTS: Final = """
+SELECT job, count(*) AS events, max(seq) - min(seq) + 1 AS numbered, min(seq) AS first,
+       count(*) FILTER (WHERE type IN ('succeeded', 'failed', 'stopped')) AS ends,
+       count(*) FILTER (WHERE sent_at IS NULL) AS unsent
+FROM api.events WHERE job = ANY($1) GROUP BY job
+"""
+_SEGMENTS: Final = """
+SELECT job, attempt, submission, restart, gpu_milliseconds, ended_at, started_at, gpus
+FROM metering.segments WHERE job = ANY($1)
+"""
+_LINES: Final = """
+SELECT key AS job, msg_id, (convert_from(body, 'UTF8')::json ->> 'gpu_milliseconds')::bigint AS gpu_milliseconds
+FROM metering.outbox WHERE key = ANY($1)
+"""
+_OPEN: Final = """
+SELECT 'reservation' AS what, job, ended_why AS detail FROM gatekeeper.reservations
+WHERE job = ANY($1) AND (gpus_ended_at IS NULL OR slot_ended_at IS NULL)
+UNION ALL SELECT 'place in the line', job, waits_for FROM gatekeeper.waiting WHERE job = ANY($1)
+UNION ALL SELECT 'launch', job, state || ', released: ' || released FROM launcher.launches
+WHERE job = ANY($1) AND (state <> 'sealed' OR witnessed AND NOT released)
+UNION ALL SELECT 'staging', job, stage FROM stager.staging WHERE job = ANY($1) AND stage NOT IN ('sealed', 'over')
+UNION ALL SELECT 'watched attempt', job, 'not over' FROM watcher.watched WHERE job = ANY($1) AND NOT over
+"""
+_STAGINGS: Final = "SELECT job, attempt, tenant, directory, manifest FROM stager.staging WHERE job = ANY($1)"
+_UNSENT: Final = " UNION ALL ".join(
+    f"SELECT '{service}' AS service, count(*) AS unsent FROM {service}.outbox WHERE sent_at IS NULL"
+    for service in SERVICES
+    if service != "api"
+)
+_DEAD: Final = " UNION ALL ".join(
+    f"SELECT '{service}' AS service, subject, error FROM {service}.dead_letters WHERE retried_at IS NULL"
+    for service in SERVICES
+)
+
+
+class Verdict:
+    """What was found: `wrong` never becomes right by waiting, `left` may. `casualties` are jobs whose supervisor was
+    killed: nobody can say how they ended, and that is what is to be said."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self.left: list[str] = []
+        self.casualties: set[str] = set()
+
+    def __str__(self) -> str:
+        found = [*self.wrong, *self.left]
+        more = [f"… and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        return "\n  ".join([*found[:_SHOWN], *more])
+
+
+def all_end_right(stand: Stand, load: Load, seconds: float, *, casualties: int = 0) -> None:
+    """Wait until nothing is left to be done, and fail at once when something is wrong for ever. At most so many jobs
+    may be lost as had their supervisor killed."""
+    deadline = time.monotonic() + seconds
+    while True:
+        load.drive()
+        verdict = judge(stand, load)
+        if len(verdict.casualties) > casualties:
+            verdict.wrong += [f"{job} is lost, though its supervisor lived" for job in verdict.casualties]
+        assert not verdict.wrong, f"wrong:\n  {verdict}\nin {stand.home}"
+        if not verdict.left:
+            break
+        assert time.monotonic() < deadline, f"still so after {seconds:g} s:\n  {verdict}\nin {stand.home}"
+        time.sleep(_QUIET_SECONDS)
+    shown = usage_shown(stand)
+    counted = {job: milliseconds for job, milliseconds in _metered(stand, load).items() if milliseconds}
+    assert {job: shown.get(job) for job in counted} == counted, "the usage that is shown is not what was metered"
+
+
+def judge(stand: Stand, load: Load) -> Verdict:
+    """Every invariant, once."""
+    verdict = Verdict()
+    jobs = load.jobs
+    rows, events, segments, lines, still_open, stagings, unsent, dead = stand.rows(
+        (_JOBS, load.name),
+        (_EVENTS, jobs),
+        (_SEGMENTS, jobs),
+        (_LINES, jobs),
+        (_OPEN, jobs),
+        (_STAGINGS, jobs),
+        (_UNSENT,),
+        (_DEAD,),
+    )
+    _ran_once(load, verdict)
+    _none_lost_none_made_twice(load, rows, verdict)
+    ended = {row["id"]: json.loads(row["record"]) for row in rows if row["state"] in TERMINAL}
+    ran = load.ran()
+    for job, record in ended.items():
+        if job not in load.wanted:
+            continue
+        if record.get("end_reason") == "lost":
+            verdict.casualties.add(job)
+        else:
+            _ended_right(job, record, load.wanted[job], ran[f"{job} 1"], verdict)
+    for row in events:
+        if row["events"] != row["numbered"] or row["first"] != 1 or row["ends"] > 1:
+            verdict.wrong.append(f"{row['job']} has a log with gaps or two ends: {dict(row)}")
+    verdict.left += [f"{row['job']} has {row['unsent']} unsent events" for row in events if row["unsent"]]
+    verdict.left += [f"{row['unsent']} unsent messages of {row['service']}" for row in unsent if row["unsent"]]
+    verdict.wrong += [f"a dead letter of {row['service']}: {row['subject']}: {row['error']}" for row in dead]
+    verdict.left += [f"an open {row['what']} of {row['job']}: {row['detail']}" for row in still_open]
+    if len(ended) == len(load.wanted):
+        _metered_once(stand, load, segments, lines, verdict)
+        _nothing_on_this_machine(stand, load, verdict)
+        for row in stagings:
+            _one_staging_area(stand, row, verdict)
+    return verdict
+
+
+def _ran_once(load: Load, verdict: Verdict) -> None:
+    for line, times in load.ran().items():
+        job, _, attempt = line.partition(" ")
+        if job not in load.wanted:
+            verdict.wrong.append(f"{job} ran and was never submitted")
+        elif times > 1:
+            verdict.wrong.append(f"{job} ran {times} times as attempt {attempt}")
+        elif attempt != "1":
+            verdict.wrong.append(f"{job} ran as attempt {attempt}, and nobody asked for one")
+
+
+def _none_lost_none_made_twice(load: Load, rows: list[Any], verdict: Verdict) -> None:
+    found = {row["id"] for row in rows}
+    verdict.wrong += [f"{job} is lost" for job in load.wanted if job not in found]
+    names = Counter(row["name"] for row in rows)
+    verdict.wrong += [f"{name} was made {times} times" for name, times in names.items() if times > 1]
+    moving = [f"{row['id']} is {row['state']}" for row in rows if row["state"] not in TERMINAL]
+    verdict.left += moving
+
+
+def _ended_right(job: str, record: Mapping[str, Any], wanted: Wanted, lines: int, verdict: Verdict) -> None:
+    said = f"{job} ({wanted.kind})"
+    if record["state"] != wanted.state:
+        verdict.wrong.append(f"{said} is {record['state']}: {record.get('message')}")
+        return
+    if wanted.code is not None and record["exit"].get("code") != wanted.code:
+        verdict.wrong.append(f"{said} has exit {record['exit']}, and {wanted.code} is right")
+    if lines == 0 and wanted.must_run:
+        verdict.wrong.append(f"{said} is {record['state']} and never ran")
+    outputs = record["attempts"][-1].get("outputs") or {}
+    if (outputs.get("files") or 0) != wanted.files:
+        verdict.wrong.append(f"{said} has outputs {outputs}, and {wanted.files} is right")
+
+
+def _exit_records(stand: Stand) -> Iterator[dict[str, Any]]:
+    """How the runner recorded every end."""
+    for folder in (layout.OPEN, f"{layout.RELEASED}/*"):
+        for file in stand.place.local.glob(f"{folder}/*.{layout.EXIT}.json"):
+            yield json.loads(file.read_text())
+
+
+def _metered_once(stand: Stand, load: Load, segments: list[Any], lines: list[Any], verdict: Verdict) -> None:
+    """The segments are those that the runner recorded, and the ledger's lines add up to them."""
+    measured: dict[str, int] = defaultdict(int)
+    runs: Counter[str] = Counter()
+    for record in _exit_records(stand):
+        if record["ran"] and record["job"] in load.wanted:
+            job = record["job"]
+            runs[job] += 1
+            span = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["started_at"])
+            measured[job] += round(span.total_seconds() * 1000) * load.wanted[job].gpus
+    verdict.wrong += [f"the runner recorded {times} ends of {job}" for job, times in runs.items() if times > 1]
+    kept: dict[str, int] = defaultdict(int)
+    periods: Counter[str] = Counter()
+    for row in segments:
+        kept[row["job"]] += row["gpu_milliseconds"] or 0
+        periods[row["job"]] += row["started_at"] is not None
+    ran = load.ran()
+    told: dict[str, int] = defaultdict(int)
+    for row in {row["msg_id"]: row for row in lines}.values():
+        told[row["job"]] += row["gpu_milliseconds"]
+    for job in load.wanted:
+        if periods[job] > 1:
+            verdict.wrong.append(f"{job} has {periods[job]} segments")
+        if job in verdict.casualties:
+            if kept[job] != told[job]:
+                verdict.left.append(f"{job} is lost, has segments of {kept[job]} ms and lines of {told[job]}")
+            continue
+        if (kept[job], told[job]) != (measured[job], measured[job]):
+            verdict.left.append(
+                f"{job} held GPUs for {measured[job]} ms, has segments of {kept[job]} and lines of {told[job]}"
+            )
+        if ran[f"{job} 1"] > runs[job]:
+            verdict.left.append(f"{job} ran, and the runner has no record of its end")
+
+
+def _nothing_on_this_machine(stand: Stand, load: Load, verdict: Verdict) -> None:
+    opened = [
+        file.name
+        for file in (stand.place.local / layout.OPEN).glob("*.json")
+        if (split := layout.split_record_name(file.name)) and split[0].split(".")[1] in load.wanted
+    ]
+    verdict.left += [f"{name} is still among the open records" for name in opened]
+    verdict.left += [f"process {pid} of a job still runs" for pid in processes_with(str(load.ledger))]
+
+
+def _one_staging_area(stand: Stand, row: Mapping[str, Any], verdict: Verdict) -> None:
+    """Of all that was staged and copied, only what was published is there."""
+    work = Path(layout.attempt_directory(str(stand.place.local), row["tenant"], row["job"], row["attempt"]))
+    found = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
+    staged = {name for name in found if _STAGED.fullmatch(name)}
+    published = {Path(row["directory"]).name} if row["directory"] else set()
+    if staged - published:
+        verdict.left.append(f"{row['job']} has {sorted(staged)} staged, and {sorted(published)} published")
+    store = stand.place.blobs / row["tenant"] / "outputs" / row["job"]
+    files = {str(file.relative_to(stand.place.blobs)) for file in store.rglob("*") if file.is_file()}
+    if row["manifest"] is None:
+        verdict.left += [f"{row['job']} published no outputs, and {name} is stored" for name in sorted(files)]
+        return
+    manifest = json.loads((stand.place.blobs / row["manifest"]).read_text())
+    named = {row["manifest"], *(manifest["prefix"] + one["path"] for one in manifest["files"])}
+    verdict.left += [f"{row['job']} has {name} stored, which its manifest does not name" for name in files - named]
+    for name in named - {row["manifest"]}:
+        if (stand.place.blobs / name).read_text() != row["job"]:
+            verdict.wrong.append(f"{name} holds something else than {row['job']} wrote")
+
+
+def _metered(stand: Stand, load: Load) -> dict[str, int]:
+    (segments,) = stand.rows((_SEGMENTS, load.jobs))
+    kept: dict[str, int] = defaultdict(int)
+    for row in segments:
+        kept[row["job"]] += row["gpu_milliseconds"] or 0
+    return kept
+
+
+def usage_shown(stand: Stand) -> dict[str, int]:
+    """GPU time by job, as users see it."""
+    answer = stand.patient().call("GET", "/v1/usage", params={"group_by": "job"})
+    return {row["job"]: row["gpu_milliseconds"] for row in answer["rows"]}

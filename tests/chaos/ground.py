@@ -1,0 +1,51 @@
+"""The stack on which histories follow one another: a new one where the last went wrong."""
+
+import itertools
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.chaos.load import a_ledger
+from tests.chaos.orders import Fault
+from tests.chaos.stand import Stand
+from tests.chaos.storm import History, happen
+
+_SEEDS = random.SystemRandom()
+
+
+class Ground:
+    """Histories one after the other, each told to `tell`."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+        self._stand: Stand | None = None
+        self.histories: list[History] = []
+        self._number = itertools.count(1)
+
+    @property
+    def stand(self) -> Stand:
+        """A stack on which all is right so far."""
+        if self._stand is None:
+            home = self._folder() / "home"
+            home.mkdir()
+            self._stand = Stand(home)
+            self._stand.begin()
+        return self._stand
+
+    def happen(self, faults: Sequence[Fault] | None = None, *, seed: int | None = None) -> History:
+        """One history; what its seed does not say is chosen anew, and printed with it."""
+        seed = _SEEDS.randrange(1 << 32) if seed is None else seed
+        with a_ledger() as ledger:
+            history = happen(self.stand, seed, ledger, faults)
+        self.histories.append(history)
+        print(f"history {next(self._number)}: {history}", file=sys.stderr, flush=True)
+        if history.complaint is not None:
+            self.end()
+        return history
+
+    def end(self) -> None:
+        """Stop what runs; its home stays, with the logs."""
+        stand, self._stand = self._stand, None
+        if stand is not None:
+            stand.end()

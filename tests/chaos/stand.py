@@ -1,0 +1,104 @@
+"""A stack that obeys failpoints, with replicas of every service, its store and its database open to the test."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from infra.embedded.home import Home
+from infra.embedded.options import Options
+from infra.embedded.stack import environment
+from infra.embedded.state import Entry, State
+from shared.client.client import Tidegate
+from shared.client.endpoint import Endpoint
+from shared.contracts.subjects import SERVICES
+from shared.runtime.failpoints import FOLDER
+from tests.chaos.orders import Orders
+from tests.e2e.stacks import Stack, superuser_url
+
+REPLICAS = 2
+_READY_SECONDS = 300
+_LOST_AFTER_SECONDS = 15
+_PATIENCE_SECONDS = 5
+"""A request that takes longer is given up and made again: its replica may be dead or frozen."""
+
+
+@dataclass
+class Stand(Stack):
+    """The stack under test."""
+
+    gpus: int = 8
+    slots: int = 16
+    replicas: int = REPLICAS
+    supervisor: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def orders(self) -> Orders:
+        return Orders(self.home / "failpoints")
+
+    @property
+    def place(self) -> Home:
+        return Home(self.home)
+
+    def begin(self) -> None:
+        """Start it, and return once every replica answers."""
+        options = Options(
+            self.home, virtual_gpus=self.gpus, slots=self.slots, replicas=dict.fromkeys(SERVICES, self.replicas)
+        )
+        settings = {FOLDER: str(self.orders.folder), "TIDEGATE_LOST_AFTER_SECONDS": str(_LOST_AFTER_SECONDS)}
+        with open(self.home / "supervisor.out", "ab") as output:
+            self.supervisor = subprocess.Popen(
+                (sys.executable, "-m", "tests.chaos.supervising", json.dumps(options.to_json())),
+                cwd=self.home,
+                env=environment() | settings,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _READY_SECONDS
+        while not ((state := State.read(self.place)) and state.ready and state.supervisor.pid == self.supervisor.pid):
+            assert self.supervisor.poll() is None, (self.home / "supervisor.out").read_text()
+            assert time.monotonic() < deadline, f"the stack in {self.home} is not ready after {_READY_SECONDS} s"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """Stop it and its jobs."""
+        self.down()
+        if self.supervisor is not None:
+            self.supervisor.wait(60)
+
+    def entries(self) -> dict[str, Entry]:
+        """The processes as the supervisor wrote them down last, by name."""
+        state = State.read(self.place)
+        return {} if state is None else {entry.name: entry for entry in state.processes}
+
+    def patient(self, *, admin: bool = False) -> Tidegate:
+        """A client that gives a silent server up soon."""
+        known = self.endpoint
+        endpoint = Endpoint(known["url"], known["token"], known["admin_token"], "test")
+        return Tidegate(endpoint, admin=admin, timeout_seconds=_PATIENCE_SECONDS)
+
+    def rows(self, *queries: tuple[Any, ...]) -> list[list[asyncpg.Record]]:
+        """The answers of several queries, each a statement with its arguments, in one look at the database."""
+        return asyncio.run(_rows(superuser_url(self), queries))
+
+
+async def _rows(url: str, queries: tuple[tuple[Any, ...], ...]) -> list[list[asyncpg.Record]]:
+    connection = await asyncpg.connect(url, timeout=10)
+    try:
+        async with connection.transaction(isolation="repeatable_read", readonly=True):
+            return [await connection.fetch(*query) for query in queries]
+    finally:
+        await connection.close()
+
+
+def home_for(folder: Path) -> Path:
+    """Where a stack's home may be: every tenant's uid passes through."""
+    return folder / "home"
