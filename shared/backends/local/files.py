@@ -77,9 +77,9 @@ def sync_directory(path: str) -> None:
 
 
 def temporary_beside(path: str) -> str:
-    """A name in the same directory that no reader looks at and no other process uses."""
+    """A name in the same directory that no reader looks at and no other thread uses, in whatever pid namespace."""
     directory, name = os.path.split(path)
-    return f"{directory}/.{name}.{os.getpid()}.tmp"
+    return f"{directory}/.{name}.{os.urandom(8).hex()}.tmp"
 
 
 def write_whole(fd: int, content: bytes) -> None:

@@ -9,8 +9,8 @@ from shared.contracts.facts import decode_fact
 from shared.contracts.ids import new_id
 from shared.contracts.spec import JobSpec
 from shared.lifecycle import facts as f
-from shared.lifecycle.advance import advance, create
-from shared.lifecycle.inputs import AnyInput, Retry, Stop
+from shared.lifecycle.advance import advance, create, reset
+from shared.lifecycle.inputs import AnyInput, Reset, Retry, Stop
 from shared.lifecycle.record import JobRecord
 from shared.runtime.clock import SystemClock
 from shared.runtime.messages import Delivery
@@ -77,6 +77,12 @@ class Job:
         assert event is not None
         return event
 
+    def restored(self, record: JobRecord, epoch: int) -> Delivery:
+        """The database was taken back to this record of it; the api says so in a new epoch."""
+        self.record = reset(record, Reset(epoch=epoch)).record
+        self.events.append(encode_event(self.record, "reset", _CLOCK.now()).body)
+        return self.again()
+
     def retry(self) -> None:
         """Somebody retries it: the next attempt is admitted and staged."""
         self.apply(Retry(actor="rin", at=_CLOCK.now()))
@@ -119,7 +125,7 @@ class Job:
             "job": self.id,
             "tenant": self.record.tenant,
             "attempt": self.record.attempt,
-            "version": f.Version(n=self._n),
+            "version": f.Version(epoch=self.record.epoch, n=self._n),
             "at": at or _CLOCK.now(),
             "source": f"{service}/test",
         }

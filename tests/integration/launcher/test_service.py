@@ -3,117 +3,20 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import nats
 import pytest
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.js.api import ConsumerConfig
 
-from shared.contracts.facts import decode_fact
-from shared.contracts.queries import SpecsAnswer, SpecsAsked
-from shared.contracts.spec import JobSpec
-from shared.lifecycle.facts import AnyFact
 from shared.runtime.topology import ensure
-from tests.databases import FreshDatabase, ServiceDatabase
-from tests.integration.backends.local.harness import REPOSITORY, Backend
+from tests.databases import FreshDatabase
+from tests.integration.backends.local.harness import Backend, Failpoints, eventually
+from tests.integration.launcher.processes import Api, Process, process
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.world import LEDGER
 from tests.servers import NatsServer
-
-
-@dataclass
-class Api:
-    """What the launcher sees of the api: its events, its answers; and what it hears of the launcher's facts."""
-
-    connection: Client
-    specs: dict[str, JobSpec] = field(default_factory=dict)
-    jobs: dict[str, Job] = field(default_factory=dict)
-    told: list[AnyFact] = field(default_factory=list)
-
-    async def serve(self, admin: Client) -> None:
-        """Answer questions, and apply facts as they come."""
-        await self.connection.subscribe("rpc.v1.api.specs", cb=self._answer)
-        config = ConsumerConfig(inactive_threshold=60)
-        await admin.jetstream().subscribe("facts.v1.launcher.>", stream="FACTS", cb=self._hear, config=config)
-
-    async def submit(self, backend: Backend, *command: str) -> Job:
-        """A job whose inputs are staged, and the event that says so."""
-        job = Job(*command)
-        self.specs[job.spec.digest()] = job.spec
-        self.jobs[job.id] = job
-        await backend.client.make_attempt_directory(job.record.tenant, job.id, 1)
-        (backend.root / job.directory).mkdir()
-        job.staged()
-        await self.publish(job)
-        return job
-
-    async def publish(self, job: Job) -> None:
-        """The newest event of the job."""
-        event = job.again()
-        await self.connection.jetstream().publish(event.subject, event.body)
-
-    async def until(self, kind: str, *jobs: Job) -> None:
-        """Wait until the launcher has told this of all of them."""
-        deadline = asyncio.get_running_loop().time() + 30
-        while missing := {job.id for job in jobs} - {fact.job for fact in self.told if fact.kind == kind}:
-            assert asyncio.get_running_loop().time() < deadline, f"{kind} of {missing}; told: {self.told}"
-            await asyncio.sleep(0.01)
-
-    async def _answer(self, message: Msg) -> None:
-        asked = SpecsAsked.model_validate_json(message.data)
-        known = {digest: self.specs[digest] for digest in asked.digests if digest in self.specs}
-        await message.respond(SpecsAnswer(specs=known).model_dump_json().encode())
-
-    async def _hear(self, message: Msg) -> None:
-        fact = decode_fact(message.subject, message.data)
-        self.told.append(fact)
-        self.jobs[fact.job].apply(fact)
-
-
-@dataclass
-class Process:
-    """A launcher to start, kill and start again."""
-
-    environ: dict[str, str]
-    log: Path
-    child: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it; it works when it works."""
-        with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "services.launcher"]
-            self.child = subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | self.environ, stderr=log)
-
-    def end(self, number: signal.Signals) -> int:
-        """Signal it and wait; its exit code."""
-        assert self.child is not None
-        self.child.send_signal(number)
-        return self.child.wait(20)
-
-
-@contextmanager
-def process(database: ServiceDatabase, server: NatsServer, root: Path, log: Path) -> Iterator[Process]:
-    """A launcher process, not started yet; none is left afterwards."""
-    launcher = Process(
-        {
-            "TIDEGATE_DATABASE_URL": database.url,
-            "TIDEGATE_NATS_URL": server.url,
-            "TIDEGATE_NATS_USER": "launcher",
-            "TIDEGATE_NATS_PASSWORD": server.password("launcher"),
-            "TIDEGATE_LOCAL_ROOT": str(root),
-        },
-        log,
-    )
-    yield launcher
-    if launcher.child is not None and launcher.child.poll() is None:
-        launcher.end(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -137,6 +40,31 @@ async def launcher(
     database = await service_database("launcher")
     with process(database, nats_server, backend.root, tmp_path / "launcher.log") as launcher:
         yield launcher
+
+
+@pytest.fixture
+async def replicas(
+    service_database: FreshDatabase, nats_server: NatsServer, backend: Backend, tmp_path: Path
+) -> AsyncIterator[tuple[Process, Process, Failpoints]]:
+    """Two replicas, not started yet, that obey orders; a launch of one is soon the other's."""
+    places = Failpoints(tmp_path / "failpoints")
+    database = await service_database("launcher")
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                process(
+                    database,
+                    nats_server,
+                    backend.root,
+                    tmp_path / f"{name}.log",
+                    TIDEGATE_REPLICA=name,
+                    TIDEGATE_LAUNCH_LEASE_SECONDS="2",
+                    **places.environment,
+                )
+            )
+            for name in ("one", "two")
+        )
+        yield one, two, places
 
 
 async def test_from_the_staged_event_to_the_vote(api: Api, launcher: Process, backend: Backend) -> None:
@@ -168,3 +96,27 @@ async def test_killed_again_and_again_it_launches_each_job_once(api: Api, launch
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.01)
     assert [ledger.read_text().split() for ledger in ledgers] == [[job.id] for job in jobs]
+
+
+async def test_a_launcher_frozen_around_its_question_goes_on_later_and_nothing_runs_twice(
+    api: Api, replicas: tuple[Process, Process, Failpoints], backend: Backend
+) -> None:
+    one, two, places = replicas
+    places.arm("launcher.submit.before", "stop")
+    one.start()
+    before = await api.submit(backend, *LEDGER)
+    frozen = await places.until_obeyed("launcher.submit.before")
+    two.start()
+    await api.until("accepted", before)
+    os.kill(frozen, signal.SIGCONT)
+    places.arm("launcher.submit.after", "stop")
+    after = await api.submit(backend, *LEDGER)
+    frozen = await places.until_obeyed("launcher.submit.after")
+    await api.until("accepted", after)
+    os.kill(frozen, signal.SIGCONT)
+    assert [replica.end(signal.SIGTERM) for replica in (one, two)] == [0, 0], "what was begun is done"
+    for job in (before, after):
+        ledger = backend.root / job.directory / "ledger"
+        await eventually(ledger.exists, "it has run")
+        assert ledger.read_text().split() == [job.id]
+        assert len([fact for fact in api.told if fact.job == job.id]) == 1

@@ -135,6 +135,20 @@ class World:
         """The launcher's row."""
         return await self.database.fetchrow("SELECT * FROM launches WHERE job = $1 AND attempt = $2", job.id, attempt)
 
+    async def backup(self) -> list[Any]:
+        """The launcher's rows as they are now."""
+        return [row["row"] for row in await self.database.fetch("SELECT to_jsonb(launches) AS row FROM launches")]
+
+    async def restore(self, backup: list[Any]) -> None:
+        """Take the launcher's rows back, in a new epoch: what the lost time has told is not heard any more."""
+        await self.database.execute("DELETE FROM launches")
+        await self.database.execute(
+            "INSERT INTO launches SELECT * FROM jsonb_populate_recordset(NULL::launches, $1)", backup
+        )
+        self._heard = await self.database.fetchval("SELECT coalesce(max(id), 0) FROM outbox")
+        self.epoch += 1
+        self.restoring = True
+
     def ledger(self, job: Job, attempt: int = 1) -> list[str]:
         """The runs of an attempt, as its command has noted them."""
         path = self.backend.root / f"work/{job.record.tenant}/{job.id}/a{attempt}/e1/ledger"

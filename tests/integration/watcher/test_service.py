@@ -2,7 +2,10 @@
 
 import asyncio
 import base64
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ from shared.contracts.facts import decode_fact
 from shared.contracts.queries import Capacity, LogsAnswer, LogsAsked
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase
-from tests.integration.backends.local.harness import Backend
+from tests.integration.backends.local.harness import Backend, Failpoints
+from tests.integration.launcher.processes import Process, process
 from tests.integration.launcher.story import Job
 from tests.servers import NatsServer
 
@@ -56,6 +60,32 @@ async def watcher(
     )
     async with create(settings).lifespan():
         yield
+
+
+@pytest.fixture
+async def replicas(
+    admin: Client, service_database: FreshDatabase, nats_server: NatsServer, backend: Backend, tmp_path: Path
+) -> AsyncIterator[tuple[Process, Process, Failpoints]]:
+    """Two watcher processes at work, that obey orders."""
+    places = Failpoints(tmp_path / "failpoints")
+    database = await service_database("watcher")
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                process(
+                    database,
+                    nats_server,
+                    backend.root,
+                    tmp_path / f"{name}.log",
+                    TIDEGATE_REPLICA=name,
+                    **places.environment,
+                )
+            )
+            for name in ("one", "two")
+        )
+        one.start()
+        two.start()
+        yield one, two, places
 
 
 async def eventually(look: Callable[[], Any], what: str) -> Any:
@@ -127,3 +157,28 @@ async def test_names_that_lead_elsewhere_are_refused(api: Client, tmp_path: Path
     reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=5)
     assert reply.headers is not None
     assert "no tenant's name" in reply.headers["Tidegate-Error"]
+
+
+async def told_of(admin: Client, job: Job) -> list[str]:
+    """The kinds of fact that the stream holds about a job, in their order."""
+    stream = admin.jetstream()
+    last_seq = (await stream.stream_info("FACTS")).state.last_seq
+    messages = [await stream.get_msg("FACTS", seq) for seq in range(1, last_seq + 1)]
+    facts = [decode_fact(message.subject or "", message.data or b"") for message in messages]
+    return [fact.kind for fact in facts if fact.job == job.id]
+
+
+async def test_a_frozen_observer_is_followed_and_tells_nothing_when_it_goes_on(
+    admin: Client, backend: Backend, replicas: tuple[Process, Process, Failpoints]
+) -> None:
+    one, two, places = replicas
+    job = Job("sh", "-c", "while true; do sleep 0.05; done")
+    submission = await backend.submit(await backend.request(job.id, *job.spec.command))
+    await eventually(lambda: last(admin, "FACTS", "facts.v1.watcher.seen_running"), "the start")
+    places.arm("watcher.observe.after", "stop")
+    frozen = await places.until_obeyed("watcher.observe.after")
+    await backend.client.kill(submission)
+    await eventually(lambda: last(admin, "FACTS", "facts.v1.watcher.exited"), "the end, told by the other one")
+    os.kill(frozen, signal.SIGCONT)
+    assert [replica.end(signal.SIGTERM) for replica in (one, two)] == [0, 0]
+    assert await told_of(admin, job) == ["seen_running", "exited"]
