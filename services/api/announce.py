@@ -19,17 +19,18 @@ from shared.runtime.errors import BrokerUnavailable
 from shared.runtime.leases import Lease
 
 FIRST_AFTER: Final = timedelta(minutes=5)  # above the broker's duplicate window of 2 minutes, which would drop it
+HELD_FIRST_AFTER: Final = timedelta(hours=1)  # nothing is overdue there: it is asked in case the line has lost it
 ROUND_SECONDS: Final = 10.0
 AT_ONCE: Final = 200
 LAGS_FROM: Final = 100  # messages that a service under load has waiting at any moment
 _LOOKED_AT: Final = 1000
 
-# Jobs that go on, whose newest event is sent and old: the next ones by id.
+# Jobs that go on, whose newest event is sent and old: the next ones by id. A gate that is shown is an answer.
 IDLE: Final = """
 SELECT jobs.id, jobs.record::text, event.at, event.sent_at
 FROM jobs JOIN events AS event ON (event.job, event.epoch, event.seq) = (jobs.id, jobs.epoch, jobs.seq)
 WHERE jobs.state IN ('QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING') AND jobs.id > $1
-    AND event.sent_at < $2 ORDER BY jobs.id LIMIT $3
+    AND event.sent_at < $2 AND (event.at < $3 OR NOT jobs.record ? 'gate') ORDER BY jobs.id LIMIT $4
 """
 
 # Have the relay publish these again.
@@ -70,7 +71,7 @@ class Announcer:
 
     async def _round(self) -> int:
         now = self._clock.now()
-        rows = await self._database.fetch(IDLE, self._after, now - FIRST_AFTER, _LOOKED_AT)
+        rows = await self._database.fetch(IDLE, self._after, now - FIRST_AFTER, now - HELD_FIRST_AFTER, _LOOKED_AT)
         due = [row for row in rows if is_due(row["id"], row["at"], row["sent_at"], now)]
         due = due[:AT_ONCE]
         whole = len(rows) < _LOOKED_AT and len(due) < AT_ONCE

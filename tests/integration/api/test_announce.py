@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from services.api.announce import FIRST_AFTER, LAGS_FROM, Announcer
+from services.api.announce import FIRST_AFTER, HELD_FIRST_AFTER, LAGS_FROM, Announcer
 from shared.lifecycle.duties import OWED_BY, Duty
 from shared.runtime.clock import FixedClock
 from shared.runtime.errors import BrokerUnavailable
@@ -55,6 +55,22 @@ async def test_asks_again_after_twice_the_time(api: RunningApi, rin: httpx.Async
     await api.service.db.execute("UPDATE events SET at = $2, sent_at = $2 WHERE job = $1", job, at)
     answers = [await asked_at(minutes) for minutes in (4, 7, 9, 13, 18, 20, 30, 45)]
     assert answers == [False, True, False, False, True, False, False, True]
+
+
+async def test_a_job_that_a_gate_holds_has_its_answer(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    (job,), clock = await _overdue(api, rin, 1)
+    gate = {"name": "capacity", "reason": "full", "scope": "cluster local", "lifted_by": "time"}
+    await api.report("held", job, gates=[gate])
+
+    async def told() -> bool:
+        return bool((await rin.get(f"/v1/jobs/{job}")).json()["gate"])
+
+    await eventually(told, "the gate to be shown")
+    await api.service.db.execute("UPDATE events SET at = $1, sent_at = $1", datetime.now(UTC))
+    announcer = _announcer(api, clock)
+    assert await announcer.round() == 0
+    clock.advance(HELD_FIRST_AFTER)
+    assert await announcer.round() == 1
 
 
 async def test_asks_nobody_who_has_messages_enough_waiting(api: RunningApi, rin: httpx.AsyncClient) -> None:
