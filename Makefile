@@ -25,7 +25,7 @@ ifneq ($(shell test -n "$$HOME" && test -w "$$HOME" && echo yes),yes)
 export UV_CACHE_DIR := $(CURDIR)/.uv/cache
 endif
 
-.PHONY: help setup demo up down check test test-long bench clean
+.PHONY: help setup demo up down check test test-long bench bench-peers clean
 
 help: ## List these commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ test-long: .venv/.all ## Run the hours of random schedules
 bench: .venv/.base ## Measure throughput, latency and cost per job on this machine
 	$(BIN)/python -m tests.bench.throughput $(ARGS)
 
+bench-peers: .venv/.bench ## Run the same jobs in tidegate, pgqueuer and Procrastinate by turns, and print ratios
+	$(BIN)/python -m tests.bench.peers $(ARGS)
+
 clean: ## Remove what setup and the checks made (not the cache of uv)
 	rm -rf .venv .uv/bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
@@ -70,5 +73,13 @@ $(UV):
 
 .venv/.all: pyproject.toml uv.lock | $(UV)
 	@echo "bringing the packages of uv.lock into .venv"
-	@$(UV) sync --quiet --frozen --all-groups --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@$(UV) sync --quiet --frozen --all-groups --no-group bench --python \
+		"$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@rm -f .venv/.bench
+	@touch $@ .venv/.base
+
+# The other queues that the benchmark measures beside: nobody else needs them.
+.venv/.bench: pyproject.toml uv.lock | $(UV)
+	@echo "bringing the packages of uv.lock, and the queues to compare with, into .venv"
+	@$(UV) sync --quiet --frozen --inexact --group bench --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@ .venv/.base
