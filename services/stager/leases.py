@@ -24,7 +24,7 @@ WITH due AS (
 UPDATE staging SET
     owner = $3, deadline = now() + make_interval(secs => $4), lease_epoch = lease_epoch + 1, tries = tries + 1
 FROM due WHERE staging.job = due.job AND staging.attempt = due.attempt
-RETURNING staging.job, staging.attempt, tenant, spec_digest, directory, succeeded, lease_epoch, tries
+RETURNING staging.job, staging.attempt, tenant, spec_digest, directory, succeeded, after, lease_epoch, tries
 """
 _HELD: Final = """
 FROM unnest($2::text[], $3::integer[], $4::integer[]) AS held (job, attempt, lease_epoch)
@@ -72,6 +72,8 @@ class Claim:
     directory: str | None
     succeeded: bool | None
     epoch: int = 1
+    after: str | None = None
+    """The job of the pipeline's step before."""
 
     @property
     def mark(self) -> Mark:
