@@ -137,6 +137,13 @@ def test_a_known_fact_told_again_has_a_message_id_of_its_own_and_the_same_versio
     assert again.body == first.body
 
 
+def test_a_number_that_is_given_again_after_a_restore_makes_another_message_id() -> None:
+    """The broker would drop a message whose id it knows."""
+    fact = FACT.validate_json(example("fact-accepted"))
+    later = fact.model_copy(update={"version": fact.version.model_copy(update={"epoch": 2})})
+    assert encode_fact("launcher", later).msg_id != encode_fact("launcher", fact).msg_id
+
+
 TENANTS = {
     "acme": True,
     "a": True,
