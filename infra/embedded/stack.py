@@ -105,7 +105,7 @@ class Stack:
         return (
             Stage((postgres, self._runner())),
             Stage((self.nats.process(self.home.log("nats")),), (self._prepare(),)),
-            Stage(services, (self._topology(), *self._restored()), must_be_ready=False),
+            Stage((self._topology("--keep"), *services), (self._topology(), *self._restored()), must_be_ready=False),
         )
 
     def write_endpoint(self) -> None:
@@ -139,8 +139,10 @@ class Stack:
             "prepare", "infra.embedded.prepare", str(self.home.root), str(self.postgres.socket), str(self.ports["nats"])
         )
 
-    def _topology(self) -> Process:
-        return self._python("topology", "shared.runtime.topology", settings=self._broker_login(_ADMIN))
+    def _topology(self, *arguments: str) -> Process:
+        """Makes streams and consumers before the services start; kept, it makes them anew when the broker lost them."""
+        login = self._broker_login(_ADMIN)
+        return self._python("topology", "shared.runtime.topology", *arguments, settings=login)
 
     def _restored(self) -> Iterator[Process]:
         """After a restore: before any service starts, it is told that the database is an older one."""

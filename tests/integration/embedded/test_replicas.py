@@ -69,7 +69,7 @@ def test_the_first_replica_has_the_plain_name() -> None:
 def test_every_replica_is_a_process_that_knows_its_name_and_answers_on_a_port_of_its_own(stack: Stack) -> None:
     rows = stack.processes()
     replicas = ["api", "api-2", "gatekeeper", "gatekeeper-2", "gatekeeper-3"]
-    assert set(rows) == {"postgres", "nats", "runner", *SERVICES, *replicas}
+    assert set(rows) == {"postgres", "nats", "runner", "topology", *SERVICES, *replicas}
     assert {row["state"] for row in rows.values()} == {"running"}
     environs = [Path(f"/proc/{rows[name]['pid']}/environ").read_text().split("\0") for name in replicas]
     assert all(f"TIDEGATE_REPLICA={name}" in environ for name, environ in zip(replicas, environs, strict=True))

@@ -54,6 +54,11 @@ async def test_the_store_of_nats_can_be_put_back_to_what_it_was_and_lost(stack: 
     assert await _mark(stack) == 1
 
 
+def test_a_broker_that_lost_its_store_gets_streams_and_consumers_back_by_itself(stack: Stack) -> None:
+    stack.replace_nats_store(None)
+    assert stack.run("true")["state"] == "SUCCEEDED"
+
+
 async def _mark(stack: Stack) -> int:
     """Store one more message in a stream that no service knows; its number there."""
     password = Home(stack.home).secret("admin.nats.password")

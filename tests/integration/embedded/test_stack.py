@@ -25,7 +25,7 @@ from shared.contracts.subjects import SERVICES
 from tests.e2e.stacks import AS_ROOT, TERMINAL, Stack, eventually, unprivileged_user
 
 ROOT = Path(__file__).resolve().parents[3]
-PARTS = {"postgres", "nats", "runner", *SERVICES}
+PARTS = {"postgres", "nats", "runner", "topology", *SERVICES}
 
 
 @pytest.fixture(scope="module")
