@@ -13,6 +13,7 @@ from shared.backends.local.files import read_record, write_record
 from shared.backends.local.messages import KillAnswer, KillKind, ReleaseAnswer, StopAnswer
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.observer import LocalState, Seen, look
+from shared.backends.local.records import ClaimRecord
 from shared.backends.local.supervisor import NUDGE
 
 # A supervisor that does not end its command within this time, killed commands included, is taken for broken.
@@ -37,7 +38,7 @@ def stop(root: str, submission: str, grace_seconds: float, signal_number: int) -
     }
     path = layout.record_path(root, submission, layout.STOP)
     write_record(path, request, durable=True)
-    _signal_supervisor(seen, NUDGE)
+    _signal_supervisor(root, seen, NUDGE)
     if look(root, submission) is None:  # ended and released by another in between: nobody would clear the request away
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -57,7 +58,7 @@ def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
             if _sweep(root, submission) == 0:
                 return KillAnswer(KillKind.ABSENT if seen is None else KillKind.GONE)
         elif time.monotonic() > patience:
-            _signal_supervisor(seen, signal.SIGKILL)
+            _signal_supervisor(root, seen, signal.SIGKILL)
         time.sleep(_LOOK_SECONDS)
     return KillAnswer(KillKind.UNCLEAR, sentence=f"{submission} did not end within {timeout_seconds:g} s: ask again")
 
@@ -96,7 +97,17 @@ def _is_released(root: str, submission: str) -> bool:
     )
 
 
-def _signal_supervisor(seen: Seen, signal_number: int) -> None:
-    record = seen.claim or seen.started
+def _signal_supervisor(root: str, seen: Seen, signal_number: int) -> None:
+    record = seen.claim or seen.started or _claim_of_its_attempt(root, seen)
     if record is not None:
         processes.signal_process(record.supervisor.fields(), signal_number)
+
+
+def _claim_of_its_attempt(root: str, seen: Seen) -> ClaimRecord | None:
+    """The claim that its supervisor took and has not yet put beside the other records."""
+    if seen.spec is None:
+        return None
+    directory = layout.attempt_directory(root, seen.spec.tenant, seen.job, seen.attempt)
+    record = read_record(f"{directory}/{layout.CLAIM}")
+    claim = None if record is None else ClaimRecord.read(record)
+    return claim if claim is not None and claim.submission == seen.submission else None

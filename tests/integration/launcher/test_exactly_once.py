@@ -186,18 +186,18 @@ async def test_a_row_that_changed_since_it_was_read_is_decided_again(world: Worl
     launcher, rival = world.launcher("one"), world.launcher("two")
     await launcher.launch(job.again())
     await world.facts(job)
-    accepted = job.again()
-    stopped = job.stop()
+    gently = job.stop(grace_seconds=3600)
+    by_force = job.stop(force=True)
 
     class Overtaken(Store):
         async def read_jobs(self, jobs: Any) -> Any:
             read = await super().read_jobs(jobs)
-            await rival.handle(stopped)
+            await rival.handle(by_force)
             return read
 
-    await world.launcher("one", store=Overtaken).handle(accepted)
+    await world.launcher("one", store=Overtaken).handle(gently)
     row = await world.row(job)
-    assert (row["state"], row["seq"]) == ("revoking", job.record.seq)
+    assert (row["state"], row["seq"], row["grace_seconds"]) == ("revoking", job.record.seq, 0)
 
 
 async def test_two_launchers_seal_the_same_batch_once(world: World) -> None:

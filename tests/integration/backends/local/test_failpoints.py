@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from shared.backends.local.messages import LaunchKind, LaunchRequest
+from shared.backends.local.messages import KillKind, LaunchKind, LaunchRequest
 from shared.backends.local.sightings import LocalState
 from shared.runtime.failpoints import FOLDER, POINTS, RUNNER, SUPERVISOR
-from tests.integration.backends.local.harness import Backend, Failpoints, eventually
+from tests.integration.backends.local.harness import Backend, Failpoints, eventually, is_running
 
 RUNS = ("sh", "-c", "echo run >> ledger")
 STOPPABLE = ("sh", "-c", "echo run >> ledger; while true; do sleep 0.02; done")
@@ -113,6 +113,17 @@ async def test_a_supervisor_killed_anywhere_never_lets_the_command_run_twice(
         assert (answer is LaunchKind.ACCEPTED) == (point == "claim.before"), f"{point}: only what never ran is run"
         await until_over(backend, request)
         assert runs(backend, request) in right, point
+
+
+async def test_a_supervisor_frozen_between_its_two_claims_can_be_ended(backend: Backend, places: Failpoints) -> None:
+    places.arm("supervisor.claim.between", "stop")
+    request = await backend.request("half-claimed", *RUNS)
+    submission = await backend.submit(request)
+    frozen = await places.until_obeyed("supervisor.claim.between")
+    while (await backend.client.kill(submission, 2)).kind is KillKind.UNCLEAR:
+        pass
+    assert not is_running(frozen)
+    assert runs(backend, request) == 0
 
 
 def test_every_place_of_a_supervisor_is_tried() -> None:
