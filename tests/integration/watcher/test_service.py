@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -18,8 +19,9 @@ from services.watcher.app import create
 from services.watcher.settings import WatcherSettings
 from shared.contracts.facts import decode_fact
 from shared.contracts.queries import Capacity, LogsAnswer, LogsAsked
+from shared.runtime.database import Database
 from shared.runtime.topology import ensure
-from tests.databases import FreshDatabase
+from tests.databases import FreshDatabase, ServiceDatabase
 from tests.integration.backends.local.harness import Backend, Failpoints
 from tests.integration.launcher.processes import Process, process
 from tests.integration.launcher.story import Job
@@ -49,17 +51,21 @@ async def watcher(
 ) -> AsyncIterator[None]:
     """A watcher at work."""
     database = await service_database("watcher")
-    settings = WatcherSettings.model_validate(
+    async with create(settings_for(database, nats_server, backend)).lifespan():
+        yield
+
+
+def settings_for(database: ServiceDatabase, server: NatsServer, backend: Backend) -> WatcherSettings:
+    """Of a watcher of this test."""
+    return WatcherSettings.model_validate(
         {
             "database_url": database.url,
-            "nats_url": nats_server.url,
+            "nats_url": server.url,
             "nats_user": "watcher",
-            "nats_password": nats_server.password("watcher"),
+            "nats_password": server.password("watcher"),
             "local_root": backend.root,
         }
     )
-    async with create(settings).lifespan():
-        yield
 
 
 @pytest.fixture
@@ -157,6 +163,32 @@ async def test_names_that_lead_elsewhere_are_refused(api: Client, tmp_path: Path
     reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=5)
     assert reply.headers is not None
     assert "no tenant's name" in reply.headers["Tidegate-Error"]
+
+
+async def test_after_a_restore_it_tells_what_was_released_and_says_that_it_is_in_step(
+    admin: Client, api: Client, service_database: FreshDatabase, nats_server: NatsServer, backend: Backend
+) -> None:
+    job = Job("true")
+    request = await backend.request(job.id, *job.spec.command)
+    await backend.run(request)
+    await backend.client.release(request.submission)
+    fresh = await service_database("watcher")
+    database = Database(fresh.url, schema="watcher")
+    await database.connect()
+    await database.execute("UPDATE standing SET epoch = 2, restoring = true")
+    await database.close()
+
+    async def in_step() -> bool | None:
+        reply = await api.request("rpc.v1.watcher.standing", b"", timeout=5)
+        standing = json.loads(reply.data)
+        return None if standing["restoring"] or standing["unsent"] else standing["epoch"] == 2
+
+    async with create(settings_for(fresh, nats_server, backend)).lifespan():
+        assert await eventually(in_step, "in step")
+    body = await last(admin, "FACTS", "facts.v1.watcher.exited")
+    assert body is not None
+    fact = decode_fact("facts.v1.watcher.exited", body)
+    assert (fact.job, fact.version.epoch) == (job.id, 2)
 
 
 async def told_of(admin: Client, job: Job) -> list[str]:
