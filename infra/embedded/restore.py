@@ -74,7 +74,7 @@ def _restore(home: Home, source: Path, manifest: Manifest, say: Callable[[str], 
         say(f"the one before is kept as {aside} until the next start has gone well")
     say(
         "lost is what the database took in since then: submitted jobs, stops and other commands, quotas, tokens, and "
-        "the answers kept for Idempotency-Keys"
+        "Idempotency-Keys (a request that is sent again makes a second job)"
     )
     say(f"not rolled back: {'; '.join(LACKS)}")
     say("start it with `tidegate up --detach`: nothing is launched before what already runs has been seen and adopted")

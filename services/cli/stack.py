@@ -74,7 +74,7 @@ def up(
         str | None,
         typer.Option(
             metavar="SERVICE=N,…",
-            help="processes of each service, as in gatekeeper=2,launcher=2 or all=2",
+            help="1 to 8 processes of a service: api=2,launcher=3 or all=2",
             show_default="one of each",
         ),
     ] = None,
