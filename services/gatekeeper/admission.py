@@ -1,6 +1,6 @@
 """One pass at the gates: load what is free, decide in memory, write in sets. Runs in the caller's transaction."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
@@ -15,8 +15,10 @@ from services.gatekeeper.store import Store
 from shared.contracts.facts import encode_fact
 from shared.lifecycle.facts import Admitted, AnyFact, Held, Version
 from shared.runtime.outbox import Outgoing
+from shared.runtime.standing import Standing
 
 SERVICE: Final = "gatekeeper"
+_NEVER_RESTORED: Final = Standing(epoch=1, restoring=False, backup_at=None)
 _meter = metrics.get_meter("tidegate")
 _admitted = _meter.create_counter("tidegate_gatekeeper_admitted", description="Attempts let through")
 _held = _meter.create_counter("tidegate_gatekeeper_held", description="Attempts told of a closed gate")
@@ -24,12 +26,24 @@ _held = _meter.create_counter("tidegate_gatekeeper_held", description="Attempts 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the settings say. `source` names this replica in its facts."""
+    """What the settings say. `source` names this replica in its facts; `standing` tells the database's epoch, and
+    whether it was restored and nobody knows yet what runs: then nothing is admitted."""
 
     default: Limits
     silent_after: timedelta
     keep_after: timedelta
     source: str
+    standing: Callable[[], Standing] = lambda: _NEVER_RESTORED
+
+    @property
+    def epoch(self) -> int:
+        """What facts carry."""
+        return self.standing().epoch
+
+    @property
+    def restoring(self) -> bool:
+        """Whether what is free is unknown, whatever clusters say."""
+        return self.standing().restoring
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,7 @@ async def pass_gates(
     those who have waited so long that GPUs are kept for them.
     """
     uses = await store.sums()
-    room = Room.of(locked.pools, locked.limits, policy.default, uses, now, policy.silent_after)
+    room = Room.of(locked.pools, locked.limits, policy.default, uses, now, policy.silent_after, policy.restoring)
     keys = frozenset((*freed, *(key for job in due for key in job.keys)))
     aged = await store.aged(room.rivals(keys), now - policy.keep_after, [job.job for job in due])
     heads = await store.heads(room.heads(keys), [job.job for job in (*due, *aged)])
@@ -102,7 +116,7 @@ async def _admit(store: Store, admits: Sequence[tuple[Waiting, str]], policy: Po
     ]
     booked = await store.book(reservations)
     await store.leave([one.job for one in reservations])
-    facts = [admitted_fact(one, policy.source) for one in reservations if one.job in booked]
+    facts = [admitted_fact(one, policy) for one in reservations if one.job in booked]
     await store.tx.enqueue([outgoing(fact) for fact in facts])
     return len(booked)
 
@@ -121,7 +135,7 @@ async def _hold(
         told = job.told
         if (n := numbers.get(job.job)) is not None:
             told = Told(first.kind, n, now, gates_of(gates))
-            facts.append(held_fact(job, told, policy.source))
+            facts.append(held_fact(job, told, policy))
         if job.waits_for != first.waits_for:
             moved.add(job.job)
         rows.append(replace(job, waits_for=first.waits_for, told=told))
@@ -136,26 +150,26 @@ def outgoing(fact: AnyFact, *, answer: int | None = None) -> Outgoing:
     return Outgoing(wire.subject, wire.msg_id, wire.key, wire.body)
 
 
-def admitted_fact(one: Reservation, source: str) -> Admitted:
-    """The number of an admission is the version of its fact."""
+def admitted_fact(one: Reservation, policy: Policy) -> Admitted:
+    """The number of an admission is the version of its fact, in the epoch in which it is told."""
     return Admitted(
         job=one.job,
         tenant=one.tenant,
         attempt=one.attempt,
-        version=Version(n=one.admission),
+        version=Version(epoch=policy.epoch, n=one.admission),
         at=one.opened_at,
-        source=source,
+        source=policy.source,
         admission=one.admission,
     )
 
 
-def held_fact(job: Waiting, told: Told, source: str) -> Held:
+def held_fact(job: Waiting, told: Told, policy: Policy) -> Held:
     return Held(
         job=job.job,
         tenant=job.tenant,
         attempt=job.attempt,
-        version=Version(n=told.n),
+        version=Version(epoch=policy.epoch, n=told.n),
         at=told.at,
-        source=source,
+        source=policy.source,
         gates=told.gates,
     )

@@ -1,6 +1,5 @@
 """Wires the gatekeeper: settings, stores, handlers."""
 
-import socket
 from datetime import timedelta
 
 from services.gatekeeper.admission import Policy
@@ -10,7 +9,7 @@ from services.gatekeeper.queries import Queries
 from services.gatekeeper.room import Limits
 from services.gatekeeper.settings import GatekeeperSettings
 from shared.runtime.clock import Clock
-from shared.runtime.service import Service
+from shared.runtime.service import Service, Work
 
 
 def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Service:
@@ -20,16 +19,29 @@ def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Servic
         default=Limits(settings.default_slots, settings.default_gpus),
         silent_after=timedelta(seconds=settings.cluster_silent_seconds),
         keep_after=timedelta(seconds=settings.keep_after_seconds),
-        source=f"gatekeeper/{socket.gethostname()}",
+        source=f"gatekeeper/{settings.replica}",
+        standing=lambda: service.standing,
     )
     gatekeeper = Gatekeeper(service.db, service.clock, policy)
     queries = Queries(service.db, service.clock, policy)
     audit = Audit(service.db, service.clock, gatekeeper, lambda body: service.call("api", "newest", body))
     service.consume("gatekeeper")(gatekeeper.on_events)
     service.consume("gatekeeper_clusters")(gatekeeper.on_clusters)
-    service.every(1)(gatekeeper.tick)
-    service.every(60)(gatekeeper.purge)
-    service.every(60)(audit.audit)
+    turn = service.lease("pass")
+
+    def alone(work: Work) -> Work:
+        """The same by one replica for all."""
+
+        async def in_turn() -> None:
+            if turn.held:
+                await work()
+
+        in_turn.__name__ = work.__name__
+        return in_turn
+
+    service.every(1)(alone(gatekeeper.tick))
+    service.every(60)(alone(gatekeeper.purge))
+    service.every(60)(alone(audit.audit))
     for query in (queries.fits, queries.positions, queries.quota_get, queries.quota_set):
         service.rpc(query.__name__)(query)
     return service

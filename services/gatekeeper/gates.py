@@ -30,6 +30,7 @@ NEVER: Final = "never"
 """The variant of a gate that cannot open as things are configured: the limit itself is below what is asked."""
 UNKNOWN: Final = "capacity/unknown"
 FULL: Final = "capacity/full"
+RESTORING: Final = "the database was restored from a backup: waiting until what runs has been seen"
 
 
 def hold(job: Waiting, room: Room) -> Closed | None:
@@ -105,6 +106,8 @@ def capacity(job: Waiting, room: Room) -> Closed | None:
     known = [pool for pool in offers if room.known(pool)]
     if not offers:
         return _capacity(job, not_offered(job.coretype, job.region, room), "not offered", "a cluster that offers it")
+    if room.restoring:
+        return _capacity(job, RESTORING, "unknown", "the services, when they are in step again")
     if not known:
         latest = max(offers, key=lambda pool: pool.at)
         return _capacity(job, _unknown(latest), "unknown", f"cluster {latest.cluster}")

@@ -91,12 +91,11 @@ class Gatekeeper:
 
     def _answer(self, one: Settled, number: int) -> Outgoing:
         """Tell the latest fact of an attempt once more."""
-        source = self._policy.source
         if one.admitted is not None:
-            return outgoing(admitted_fact(one.admitted, source), answer=number)
+            return outgoing(admitted_fact(one.admitted, self._policy), answer=number)
         assert one.wait is not None, "_asks says so"
         assert one.wait.told is not None, "who stands in the line was told why"
-        return outgoing(held_fact(one.wait, one.wait.told, source), answer=number)
+        return outgoing(held_fact(one.wait, one.wait.told, self._policy), answer=number)
 
     async def on_clusters(self, deliveries: Sequence[Delivery]) -> None:
         """Take over what clusters report, and let in whoever fits now."""
@@ -152,7 +151,7 @@ class Gatekeeper:
         self, store: Store, keys: Collection[str], pools: Sequence[Pool], now: datetime
     ) -> list[Waiting]:
         """Those who were told that their cluster is full and it fell silent, and the other way round."""
-        room = Room.of(pools, {}, self._policy.default, (), now, self._policy.silent_after)
+        room = Room.of(pools, {}, self._policy.default, (), now, self._policy.silent_after, self._policy.restoring)
         offers = {key: room.offers(*asked) for key in keys if (asked := pool_of(key)) is not None}
         silent = [key for key, found in offers.items() if found and not any(map(room.known, found))]
         heard = [key for key, found in offers.items() if any(map(room.known, found))]

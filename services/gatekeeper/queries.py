@@ -148,4 +148,5 @@ class Queries:
             for row in await self._db.fetch(LIMITS, [EVERYBODY, *tenants])
         }
         uses = [Use(**row) for row in await self._db.fetch(sql.SUMS)] if with_sums else []
-        return Room.of(pools, limits, self._policy.default, uses, self._clock.now(), self._policy.silent_after)
+        policy = self._policy
+        return Room.of(pools, limits, policy.default, uses, self._clock.now(), policy.silent_after, policy.restoring)

@@ -81,6 +81,8 @@ class Room:
     default: Limits
     now: datetime
     silent_after: timedelta
+    restoring: bool = False
+    """The database was restored and what runs was not seen yet: nobody knows what is free."""
     by_tenant: dict[str, Used] = field(default_factory=dict)
     by_pool: dict[tuple[str, str], Used] = field(default_factory=dict)
     everybody: Used = field(default_factory=Used)
@@ -96,9 +98,10 @@ class Room:
         uses: Iterable[Use],
         now: datetime,
         silent_after: timedelta,
+        restoring: bool = False,
     ) -> "Room":
         """Add the sums up."""
-        room = cls(pools, dict(limits), default, now, silent_after)
+        room = cls(pools, dict(limits), default, now, silent_after, restoring)
         for use in uses:
             room.book(use.tenant, use.cluster, use.coretype, use.gpus, use.slots)
         return room
@@ -128,7 +131,7 @@ class Room:
 
     def known(self, pool: Pool) -> bool:
         """Whether what the pool reported still says something."""
-        return pool.reachable and pool.at >= self.now - self.silent_after
+        return not self.restoring and pool.reachable and pool.at >= self.now - self.silent_after
 
     def free_gpus(self, pool: Pool) -> int:
         return 0 if pool.key in self.kept else self.unkept_gpus(pool)

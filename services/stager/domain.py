@@ -115,8 +115,8 @@ def concerns(record: JobRecord, backup_at: datetime | None = None) -> bool:
 
 def decide(record: JobRecord, rows: Mapping[int, Known]) -> Move:
     """What to do about `record`, given this job's rows by attempt."""
-    if any(attempt > record.attempt for attempt in rows):
-        return Drop()
+    if any(attempt > record.attempt and row.epoch >= record.epoch for attempt, row in rows.items()):
+        return Drop()  # but for an attempt of the lost time, which a restored record does not know
     known = rows.get(record.attempt)
     if known is not None and (record.epoch, record.seq) < (known.epoch, known.seq):
         return Drop()

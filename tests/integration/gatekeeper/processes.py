@@ -1,11 +1,12 @@
 """A service as the process that a deployment runs, on a database and a broker of one test."""
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import nats
@@ -38,6 +39,7 @@ class Deployment:
     broker: NatsServer
     connection: Client
     bodies: list[bytes] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @classmethod
@@ -58,16 +60,17 @@ class Deployment:
     def streams(self) -> JetStreamContext:
         return self.connection.jetstream()
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """One more replica."""
+    def start(self, **more: str) -> subprocess.Popen[bytes]:
+        """One more replica, with these variables besides."""
         service = self.database.service
         given = {
             "TIDEGATE_DATABASE_URL": self.database.url,
             "TIDEGATE_NATS_URL": self.broker.url,
             "TIDEGATE_NATS_USER": service,
             "TIDEGATE_NATS_PASSWORD": self.broker.password(service),
+            "TIDEGATE_REPLICA": f"{service}-{next(self._numbers)}",
         }
-        process = subprocess.Popen([sys.executable, "-m", f"services.{service}"], env={**os.environ, **given})
+        process = subprocess.Popen([sys.executable, "-m", f"services.{service}"], env={**os.environ, **given, **more})
         self._processes.append(process)
         return process
 

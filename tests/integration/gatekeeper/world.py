@@ -20,6 +20,7 @@ from shared.lifecycle.record import JobRecord, Resources
 from shared.runtime.clock import FixedClock
 from shared.runtime.database import Database
 from shared.runtime.messages import Delivery
+from shared.runtime.standing import Standing
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
@@ -30,7 +31,14 @@ class World:
     def __init__(self, db: Database, *, default: Limits | None = None) -> None:
         self.db = db
         self.clock = FixedClock(NOW)
-        policy = Policy(default or Limits(), timedelta(seconds=30), timedelta(minutes=5), "gatekeeper/test")
+        self.standing = Standing(epoch=1, restoring=False, backup_at=None)
+        policy = Policy(
+            default or Limits(),
+            timedelta(seconds=30),
+            timedelta(minutes=5),
+            "gatekeeper/test",
+            standing=lambda: self.standing,
+        )
         self.gatekeeper = Gatekeeper(db, self.clock, policy)
         self.queries = Queries(db, self.clock, policy)
         self.records: dict[str, JobRecord] = {}

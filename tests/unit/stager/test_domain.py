@@ -180,6 +180,8 @@ def test_what_was_told_is_on_its_way_until_the_same_record_asks() -> None:
 
 def test_an_earlier_attempt_is_dropped() -> None:
     assert decide(record(), {2: Known(2, Stage.STAGE_IN, 1, 1)}) == domain.Drop()
+    restored = record().model_copy(update={"epoch": 2})
+    assert decide(restored, {2: Known(2, Stage.STAGE_IN, 1, 1)}) == domain.StageIn(), "the later one was lost"
 
 
 def test_events_that_change_nothing_here_cost_nothing() -> None:
