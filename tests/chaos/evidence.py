@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ _QUIET_SECONDS: Final = 0.3
 _STAGED: Final = re.compile(r"e[\d.]+(\.part)?")
 
 _JOBS: Final = "SELECT id, name, tenant, state, record FROM api.jobs WHERE name LIKE $1 || '-%'"
+_IN_FLIGHT: Final = "SELECT count(*) AS jobs FROM api.jobs WHERE name LIKE $1 || '-%' AND state <> ALL($2)"
 _EVENTS: Final = """
 SELECT job, count(*) AS events, max(seq) - min(seq) + 1 AS numbered, min(seq) AS first,
        count(*) FILTER (WHERE type IN ('succeeded', 'failed', 'stopped')) AS ends,
@@ -48,6 +49,20 @@ UNION ALL SELECT 'staging', job, stage FROM stager.staging WHERE job = ANY($1) A
 UNION ALL SELECT 'watched attempt', job, 'not over' FROM watcher.watched WHERE job = ANY($1) AND NOT over
 """
 _STAGINGS: Final = "SELECT job, attempt, tenant, directory, manifest FROM stager.staging WHERE job = ANY($1)"
+_TABLES: Final = (
+    "api.events",
+    "gatekeeper.attempts",
+    "gatekeeper.reservations",
+    "stager.staging",
+    "launcher.launches",
+    "watcher.watched",
+    "watcher.sightings",
+    "metering.segments",
+)
+_DIGEST: Final = """
+SELECT md5(string_agg(row, '' ORDER BY row)) AS digest
+FROM (SELECT (to_jsonb(t) - 'answers')::text AS row FROM {table} AS t WHERE {job} = ANY($1)) AS rows
+"""
 _UNSENT: Final = " UNION ALL ".join(
     f"SELECT '{service}' AS service, count(*) AS unsent FROM {service}.outbox WHERE sent_at IS NULL"
     for service in SERVICES
@@ -66,17 +81,21 @@ class Verdict:
     def __init__(self) -> None:
         self.wrong: list[str] = []
         self.left: list[str] = []
+        self.areas: list[str] = []
+        """Staged or copied by somebody whose work does not count."""
         self.casualties: set[str] = set()
 
     def __str__(self) -> str:
-        found = [*self.wrong, *self.left]
+        found = [*self.wrong, *self.left, *self.areas]
         more = [f"… and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
         return "\n  ".join([*found[:_SHOWN], *more])
 
 
-def all_end_right(stand: Stand, load: Load, seconds: float, *, casualties: int = 0) -> None:
+def all_end_right(
+    stand: Stand, load: Load, seconds: float, *, casualties: int = 0, somebody_is_frozen: bool = False
+) -> None:
     """Wait until nothing is left to be done, and fail at once when something is wrong for ever. At most so many jobs
-    may be lost as had their supervisor killed."""
+    may be lost as had their supervisor killed; who is frozen cannot take away what it staged."""
     deadline = time.monotonic() + seconds
     while True:
         load.drive()
@@ -84,13 +103,28 @@ def all_end_right(stand: Stand, load: Load, seconds: float, *, casualties: int =
         if len(verdict.casualties) > casualties:
             verdict.wrong += [f"{job} is lost, though its supervisor lived" for job in verdict.casualties]
         assert not verdict.wrong, f"wrong:\n  {verdict}\nin {stand.home}"
-        if not verdict.left:
+        if not verdict.left and (somebody_is_frozen or not verdict.areas):
             break
         assert time.monotonic() < deadline, f"still so after {seconds:g} s:\n  {verdict}\nin {stand.home}"
         time.sleep(_QUIET_SECONDS)
-    shown = usage_shown(stand)
-    counted = {job: milliseconds for job, milliseconds in _metered(stand, load).items() if milliseconds}
+    (segments,) = stand.rows((_SEGMENTS, load.jobs))
+    counted = {job: milliseconds for job, milliseconds in _added_up(segments).items() if milliseconds}
+    shown = load.usage()
     assert {job: shown.get(job) for job in counted} == counted, "the usage that is shown is not what was metered"
+
+
+def what_counts(stand: Stand, load: Load) -> list[str]:
+    """A digest of every slice's rows about these jobs, less what only counts answers to questions."""
+    tables = [("api.jobs", "id"), *((table, "job") for table in _TABLES)]
+    queries = [(_DIGEST.format(table=table, job=job), load.jobs) for table, job in tables]
+    digests = stand.rows(*queries)
+    return [f"{table}: {rows[0]['digest']}" for (table, _), rows in zip(tables, digests, strict=True)]
+
+
+def in_flight(stand: Stand, load: Load) -> int:
+    """How many jobs have not ended."""
+    ((row,),) = stand.rows((_IN_FLIGHT, load.name, list(TERMINAL)))
+    return int(row["jobs"])
 
 
 def judge(stand: Stand, load: Load) -> Verdict:
@@ -185,15 +219,10 @@ def _metered_once(stand: Stand, load: Load, segments: list[Any], lines: list[Any
             span = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["started_at"])
             measured[job] += round(span.total_seconds() * 1000) * load.wanted[job].gpus
     verdict.wrong += [f"the runner recorded {times} ends of {job}" for job, times in runs.items() if times > 1]
-    kept: dict[str, int] = defaultdict(int)
-    periods: Counter[str] = Counter()
-    for row in segments:
-        kept[row["job"]] += row["gpu_milliseconds"] or 0
-        periods[row["job"]] += row["started_at"] is not None
+    kept = _added_up(segments)
+    told = _added_up({row["msg_id"]: row for row in lines}.values())
+    periods = Counter(row["job"] for row in segments if row["started_at"] is not None)
     ran = load.ran()
-    told: dict[str, int] = defaultdict(int)
-    for row in {row["msg_id"]: row for row in lines}.values():
-        told[row["job"]] += row["gpu_milliseconds"]
     for job in load.wanted:
         if periods[job] > 1:
             verdict.wrong.append(f"{job} has {periods[job]} segments")
@@ -207,6 +236,14 @@ def _metered_once(stand: Stand, load: Load, segments: list[Any], lines: list[Any
             )
         if ran[f"{job} 1"] > runs[job]:
             verdict.left.append(f"{job} ran, and the runner has no record of its end")
+
+
+def _added_up(rows: Iterable[Any]) -> dict[str, int]:
+    """GPU time by job."""
+    sums: dict[str, int] = defaultdict(int)
+    for row in rows:
+        sums[row["job"]] += row["gpu_milliseconds"] or 0
+    return sums
 
 
 def _nothing_on_this_machine(stand: Stand, load: Load, verdict: Verdict) -> None:
@@ -226,29 +263,15 @@ def _one_staging_area(stand: Stand, row: Mapping[str, Any], verdict: Verdict) ->
     staged = {name for name in found if _STAGED.fullmatch(name)}
     published = {Path(row["directory"]).name} if row["directory"] else set()
     if staged - published:
-        verdict.left.append(f"{row['job']} has {sorted(staged)} staged, and {sorted(published)} published")
+        verdict.areas.append(f"{row['job']} has {sorted(staged)} staged, and {sorted(published)} published")
     store = stand.place.blobs / row["tenant"] / "outputs" / row["job"]
     files = {str(file.relative_to(stand.place.blobs)) for file in store.rglob("*") if file.is_file()}
     if row["manifest"] is None:
-        verdict.left += [f"{row['job']} published no outputs, and {name} is stored" for name in sorted(files)]
+        verdict.areas += [f"{row['job']} published no outputs, and {name} is stored" for name in sorted(files)]
         return
     manifest = json.loads((stand.place.blobs / row["manifest"]).read_text())
     named = {row["manifest"], *(manifest["prefix"] + one["path"] for one in manifest["files"])}
-    verdict.left += [f"{row['job']} has {name} stored, which its manifest does not name" for name in files - named]
+    verdict.areas += [f"{row['job']} has {name} stored, which its manifest does not name" for name in files - named]
     for name in named - {row["manifest"]}:
         if (stand.place.blobs / name).read_text() != row["job"]:
             verdict.wrong.append(f"{name} holds something else than {row['job']} wrote")
-
-
-def _metered(stand: Stand, load: Load) -> dict[str, int]:
-    (segments,) = stand.rows((_SEGMENTS, load.jobs))
-    kept: dict[str, int] = defaultdict(int)
-    for row in segments:
-        kept[row["job"]] += row["gpu_milliseconds"] or 0
-    return kept
-
-
-def usage_shown(stand: Stand) -> dict[str, int]:
-    """GPU time by job, as users see it."""
-    answer = stand.patient().call("GET", "/v1/usage", params={"group_by": "job"})
-    return {row["job"]: row["gpu_milliseconds"] for row in answer["rows"]}

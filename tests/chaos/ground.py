@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.chaos.load import a_ledger
 from tests.chaos.orders import Fault
-from tests.chaos.stand import Stand
+from tests.chaos.stand import SLOTS, Stand
 from tests.chaos.storm import History, happen
 
 _SEEDS = random.SystemRandom()
@@ -17,8 +17,9 @@ _SEEDS = random.SystemRandom()
 class Ground:
     """Histories one after the other, each told to `tell`."""
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
+    def __init__(self, folder: Callable[[], Path], *, slots: int = SLOTS) -> None:
         self._folder = folder
+        self._slots = slots
         self._stand: Stand | None = None
         self.histories: list[History] = []
         self._number = itertools.count(1)
@@ -29,7 +30,7 @@ class Ground:
         if self._stand is None:
             home = self._folder() / "home"
             home.mkdir()
-            self._stand = Stand(home)
+            self._stand = Stand(home, slots=self._slots)
             self._stand.begin()
         return self._stand
 

@@ -73,13 +73,23 @@ class Wanted:
 class Load:
     """Jobs of one history. `drive` has to be called again and again: it stops those that are to be stopped."""
 
-    def __init__(self, client: Tidegate, ledger: Path, name: str, rng: random.Random) -> None:
+    def __init__(
+        self,
+        client: Tidegate,
+        ledger: Path,
+        name: str,
+        rng: random.Random,
+        *,
+        seconds: tuple[float, float] = (0.05, 0.8),
+    ) -> None:
+        """`seconds` is between which lengths the jobs work."""
         self.name = name
         self.ledger = ledger
         self.wanted: dict[str, Wanted] = {}
         self.requests = 0
         self._client = client
         self._rng = rng
+        self._seconds = seconds
         self._to_stop: list[str] = []
         self._snapshot = self._uploaded()
 
@@ -116,6 +126,11 @@ class Load:
         """How often each attempt ran."""
         return Counter(self.lines())
 
+    def usage(self) -> dict[str, int]:
+        """GPU milliseconds by job, as users see them."""
+        answer = self._answered(lambda: self._client.call("GET", "/v1/usage", params={"group_by": "job"}))
+        return {row["job"]: row["gpu_milliseconds"] for row in answer["rows"]}
+
     @property
     def jobs(self) -> Sequence[str]:
         return list(self.wanted)
@@ -126,7 +141,7 @@ class Load:
 
     def _request(self, number: int, wanted: Wanted) -> dict[str, Any]:
         script = _LINE + _SCRIPTS[wanted.kind]
-        seconds = f"{self._rng.uniform(0.05, 0.8):.2f}"
+        seconds = f"{self._rng.uniform(*self._seconds):.2f}"
         spec = {"command": ["sh", "-c", script, str(self.ledger), seconds], "gpus": wanted.gpus}
         if wanted.files:
             spec["outputs"] = ["done.txt"]

@@ -23,8 +23,10 @@ from tests.chaos.orders import Orders
 from tests.e2e.stacks import Stack, superuser_url
 
 REPLICAS = 2
+SLOTS = 16
 _READY_SECONDS = 300
 _LOST_AFTER_SECONDS = 15
+_AWAY_SECONDS = 120
 _PATIENCE_SECONDS = 5
 """A request that takes longer is given up and made again: its replica may be dead or frozen."""
 
@@ -34,7 +36,7 @@ class Stand(Stack):
     """The stack under test."""
 
     gpus: int = 8
-    slots: int = 16
+    slots: int = SLOTS
     replicas: int = REPLICAS
     supervisor: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -86,8 +88,16 @@ class Stand(Stack):
         return Tidegate(endpoint, admin=admin, timeout_seconds=_PATIENCE_SECONDS)
 
     def rows(self, *queries: tuple[Any, ...]) -> list[list[asyncpg.Record]]:
-        """The answers of several queries, each a statement with its arguments, in one look at the database."""
-        return asyncio.run(_rows(superuser_url(self), queries))
+        """The answers of several queries, each a statement with its arguments, in one look at the database; a server
+        that is away is waited for."""
+        deadline = time.monotonic() + _AWAY_SECONDS
+        while True:
+            try:
+                return asyncio.run(_rows(superuser_url(self), queries))
+            except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
 
 async def _rows(url: str, queries: tuple[tuple[Any, ...], ...]) -> list[list[asyncpg.Record]]:
