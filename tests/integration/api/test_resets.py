@@ -8,10 +8,12 @@ import orjson
 import pytest
 
 from services.api import resets as resets_module
-from services.api.domain import replay
+from services.api.domain import replay, take_command
 from services.api.newest import Newest
 from services.api.resets import Resets
 from shared.contracts.events import decode_event
+from shared.lifecycle.inputs import Hold
+from shared.runtime.errors import Retryable
 from tests.integration.api.conftest import RunningApi, eventually
 from tests.integration.api.test_streams import reading
 
@@ -110,3 +112,17 @@ async def test_who_asks_about_a_job_that_ended_hears_of_it_in_the_new_epoch(
         told = decode_event(body.encode())
         assert (told.type, told.job.epoch, told.job.seq) == ("reset", 2, stopped["seq"] + 1)
         assert told.job.state == "STOPPED"
+
+
+async def test_a_version_of_an_ended_epoch_is_not_written(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    job = (await api.submit(rin))["id"]
+    found = await api.api.reads.job("acme", job)
+    assert found is not None
+    await _restored(api, datetime(2026, 11, 30, 12, tzinfo=UTC))
+    at = datetime.now(UTC)
+    late, _ = take_command(found.record, Hold(actor="rin", at=at, reason="late"), at)
+    assert late is not None
+    with pytest.raises(Retryable):
+        async with api.api.store.transaction() as tx:
+            await tx.apply([late])
+    assert (await rin.get(f"/v1/jobs/{job}")).json()["seq"] == 1
