@@ -31,7 +31,7 @@ LOCK: Final = "SELECT FROM resets FOR UPDATE"
 NEXT: Final = """
 SELECT jobs.id, CASE WHEN jobs.epoch < standing.epoch THEN standing.backup_at END AS backup_at
 FROM jobs, resets, standing
-WHERE jobs.id > resets.after AND jobs.state NOT IN ('SUCCEEDED', 'FAILED', 'STOPPED')
+WHERE jobs.id > resets.after AND jobs.state IN ('QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING', 'PAUSED')
     AND (jobs.epoch < standing.epoch OR jobs.updated_at < resets.due)
 ORDER BY jobs.id LIMIT $1
 """

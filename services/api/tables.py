@@ -26,8 +26,8 @@ from sqlmodel import Field, SQLModel
 
 from shared.runtime.tables import with_runtime_tables
 
-OPEN = "'QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING'"
-"""The states of jobs that go on by themselves, for SQL."""
+OPEN = "'QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING', 'PAUSED'"
+"""The states of jobs that have not ended, for SQL."""
 
 
 class Base(SQLModel, registry=registry()):
