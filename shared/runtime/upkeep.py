@@ -18,9 +18,9 @@ _EVERY_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.5
 
 
-async def keep(settings: BrokerSettings, log: Log) -> None:
-    """Create and update them whenever the broker is (back) there, and every 5 s; until cancelled. `LoginRefused` when
-    the broker does not let the administrator in."""
+async def keep(settings: BrokerSettings, stop: asyncio.Event, log: Log) -> None:
+    """Create and update them whenever the broker is (back) there, and every 5 s, until `stop` is set. `LoginRefused`
+    when the broker does not let the administrator in."""
     password = settings.nats_password.get_secret_value()
     broker = Broker(settings.nats_url, settings.nats_user, password, service="topology", log=log)
     due = asyncio.Event()
@@ -29,18 +29,26 @@ async def keep(settings: BrokerSettings, log: Log) -> None:
         due.set()
 
     broker.on_reconnect(back)
-    await broker.connect()
+    stopping = asyncio.create_task(stop.wait())  # nats-py loses cancellations, so nothing of it is cancelled
+    connecting = asyncio.create_task(broker.connect())
+    await asyncio.wait({stopping, connecting}, return_when=asyncio.FIRST_COMPLETED)
+    if not connecting.done():
+        connecting.cancel()
+        return
+    await connecting
     assert broker.failed is not None, "connect() sets it"
     try:
-        while not broker.failed.done():
+        while not (stop.is_set() or broker.failed.done()):
             due.clear()
             pause = await _look(broker, log)
             waking = asyncio.create_task(due.wait())
-            either: list[asyncio.Future[Any]] = [waking, broker.failed]
+            either: list[asyncio.Future[Any]] = [waking, stopping, broker.failed]
             await asyncio.wait(either, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
             waking.cancel()
-        raise LoginRefused(broker.failed.result())
+        if not stop.is_set():
+            raise LoginRefused(broker.failed.result())
     finally:
+        stopping.cancel()
         await broker.close()
 
 
@@ -60,10 +68,7 @@ async def _look(broker: Broker, log: Log) -> float:
 async def run(settings: BrokerSettings) -> None:
     """`keep` as a process, until SIGTERM or SIGINT."""
     logs.configure("topology", "INFO", "text", settings.secrets())
-    keeping = asyncio.ensure_future(keep(settings, Log("tidegate")))
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, keeping.cancel)
-    try:
-        await keeping
-    except asyncio.CancelledError:
-        return
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await keep(settings, stop, Log("tidegate"))
