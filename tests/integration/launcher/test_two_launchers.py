@@ -8,7 +8,6 @@ import pytest
 
 from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import LaunchAnswer, LaunchKind
-from shared.backends.local.sightings import LocalState, Seen
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.test_ending import READY, is_alive, running
@@ -145,22 +144,6 @@ async def test_only_a_replica_of_the_same_name_takes_back_at_its_start(world: Wo
         await world.launcher(name).start()
         assert (await world.row(launching))["state"] == state
         assert ((await world.row(ending))["next_at"] <= SystemClock().now()) == (name == "one")
-
-
-async def test_records_that_one_releases_are_never_absent_to_the_other(world: World) -> None:
-    jobs = [await world.job("true") for _ in range(40)]
-    one = world.launcher("one")
-    await one.launch(*(job.again() for job in jobs))
-    await world.until_ended(*jobs)
-    names = [world.submission(job) for job in jobs]
-    for day in (world.backend.root / "released").iterdir():
-        day.rmdir()  # the first release of a day makes its directory while others look
-    releasing = asyncio.create_task(world.backend.client.release_all(names))
-    looks = []
-    while not releasing.done():
-        looks += await LocalClient(world.backend.root).adopt_all(names)
-    states = {look.state if isinstance(look, Seen) else look for look in looks}
-    assert states == {LocalState.EXITED}
 
 
 async def test_two_sweeps_at_once_kill_what_is_sealed_and_alive(world: World) -> None:

@@ -1,11 +1,13 @@
 """Host and supervisor are killed at every named place: what was asked for again has run once, or not at all."""
 
 import asyncio
+import json
 import os
 import signal
 
 import pytest
 
+from shared.backends.local import layout, locks
 from shared.backends.local.messages import KillKind, LaunchKind, LaunchRequest
 from shared.backends.local.sightings import LocalState
 from shared.runtime.failpoints import FOLDER, POINTS, RUNNER, SUPERVISOR
@@ -124,6 +126,35 @@ async def test_a_supervisor_frozen_between_its_two_claims_can_be_ended(backend: 
         pass
     assert not is_running(frozen)
     assert runs(backend, request) == 0
+
+
+async def test_what_died_before_its_claim_and_is_counted_still_was_not_launched_before(
+    backend: Backend, places: Failpoints
+) -> None:
+    places.arm("supervisor.claim.before", "stop")
+    request = await backend.request("unsettled", *RUNS)
+    await backend.submit(request)
+    supervisor = await places.until_obeyed("supervisor.claim.before")
+    directory = os.open(backend.root, os.O_PATH)
+    reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{layout.SOCKET}")
+    os.close(directory)
+    writer.write(b'{"op": "status"}\n')
+    await (
+        reader.readline()
+    )  # the host has taken the connection: what comes now it hears before it looks at its children
+    assert backend.host is not None
+    backend.host.send_signal(signal.SIGSTOP)
+    os.kill(supervisor, signal.SIGKILL)
+    await eventually(lambda: not locks.is_held(str(backend.record(request.submission, layout.SPEC))), "it is dead")
+    writer.write(json.dumps({"op": "launch", "launches": [request.fields()]}).encode() + b"\n")
+    await writer.drain()
+    backend.host.send_signal(signal.SIGCONT)
+    (answer,) = json.loads(await reader.readline())["answers"]
+    writer.close()
+    assert answer["answer"] in ("busy", "accepted"), "`already` would have lost it"
+    await ask_until(backend, request, LaunchKind.ACCEPTED, LaunchKind.ALREADY)
+    await backend.until(request.submission, LocalState.EXITED)
+    assert runs(backend, request) == 1
 
 
 def test_every_place_of_a_supervisor_is_tried() -> None:

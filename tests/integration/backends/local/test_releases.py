@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.backends.local import ending, layout
+from shared.backends.local import client, ending, layout
 from shared.backends.local.files import create_record
 from shared.backends.local.messages import CouldNotAsk, LaunchKind, ReleaseAnswer
-from shared.backends.local.observer import LocalState
+from shared.backends.local.observer import LocalState, Seen, look
 from tests.integration.backends.local.harness import Backend
 
 WAITS = "while [ ! -e go ]; do sleep 0.01; done"
@@ -80,6 +80,22 @@ async def test_revoking_an_attempt_that_has_no_directory_yet_still_fences_it(bac
 async def test_a_record_of_somebody_else_is_not_found(backend: Backend) -> None:
     create_record(str(backend.record("test.mine.a1.t", layout.EXIT)), {"submission": "test.other.a1.t"})
     assert await backend.client.find("mine", 1) == ()
+
+
+async def test_what_another_releases_while_it_is_looked_for_is_found(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = await backend.request("moving", "true")
+    await backend.run(request)
+
+    def released_first(root: str, submission: str, directory: str | None = None) -> Seen | None:
+        ending.release(root, submission)  # the first one of its day, which makes the day's directory
+        return look(root, submission, directory)
+
+    monkeypatch.setattr(client, "look", released_first)
+    adopted = await backend.client.adopt(request.submission)
+    assert adopted is not None
+    assert await backend.client.find("moving", 1) == (adopted,)
 
 
 async def test_what_was_released_is_shown_page_by_page(backend: Backend) -> None:
