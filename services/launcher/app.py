@@ -27,6 +27,7 @@ _SWEEP_SECONDS: Final = 2.0
 _AUDIT_SECONDS: Final = 30.0
 _PURGE_SECONDS: Final = 60.0
 _PURGED_AT_ONCE: Final = 2000
+_TORN_AFTER: Final = timedelta(hours=1)
 
 
 class Bell:
@@ -120,7 +121,8 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
 
     @service.every(_PURGE_SECONDS)
     async def purge() -> None:
-        """Remove what no restored database will ask for any more."""
+        """Remove what no restored database will ask for any more, and what killed writers have left."""
+        await backend.remove_torn(service.clock.now() - _TORN_AFTER)
         before = service.clock.now() - timedelta(seconds=settings.restore_window_seconds)
         while await backend.purge_released(before, _PURGED_AT_ONCE) == _PURGED_AT_ONCE:
             pass

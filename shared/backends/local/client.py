@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from shared.backends.local import ending, layout, released, uids
-from shared.backends.local.files import read_record, sync_directory
+from shared.backends.local.files import read_record, remove_torn, sync_directory
 from shared.backends.local.host_connection import HostUnreachable, ask
 from shared.backends.local.messages import (
     Claim,
@@ -143,6 +143,10 @@ class LocalClient:
     async def purge_released(self, before: datetime, limit: int) -> int:
         """Remove at most `limit` records of days that were over at `before`; how many it were."""
         return await self._in_thread(lambda: released.purge(self.root, before, limit))
+
+    async def remove_torn(self, before: datetime) -> None:
+        """Remove what writers that were killed before `before` have left among the open records."""
+        await self._in_thread(lambda: remove_torn(f"{self.root}/{layout.OPEN}", before.timestamp()))
 
     async def uid_for(self, tenant: str) -> int:
         """The uid (and gid) under which the tenant's jobs run: its own for ever as root, ours without root."""

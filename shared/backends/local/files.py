@@ -6,12 +6,14 @@ power cut, not a regular file, not a JSON object), and OSError only when the fil
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import stat
 
 RECORD_BYTES_MAX = 1 << 20
+_TEMPORARY = ".tmp"
 
 
 def read_record(path: str) -> dict[str, object] | None:
@@ -79,7 +81,16 @@ def sync_directory(path: str) -> None:
 def temporary_beside(path: str) -> str:
     """A name in the same directory that no reader looks at and no other thread uses, in whatever pid namespace."""
     directory, name = os.path.split(path)
-    return f"{directory}/.{name}.{os.urandom(8).hex()}.tmp"
+    return f"{directory}/.{name}.{os.urandom(8).hex()}{_TEMPORARY}"
+
+
+def remove_torn(directory: str, before: float) -> None:
+    """Remove what writers that were killed have left beside records, where it is older than the moment `before`."""
+    for name in os.listdir(directory):
+        if name.startswith(".") and name.endswith(_TEMPORARY):
+            with contextlib.suppress(FileNotFoundError):
+                if os.lstat(f"{directory}/{name}").st_mtime < before:
+                    os.unlink(f"{directory}/{name}")
 
 
 def write_whole(fd: int, content: bytes) -> None:

@@ -156,3 +156,15 @@ async def test_a_stop_request_for_what_was_released_meanwhile_is_not_left_behind
     monkeypatch.setattr(ending, "look", lambda root, name: next(looks, None))
     await backend.client.stop(request.submission, 1)
     assert list((backend.root / layout.OPEN).iterdir()) == []
+
+
+async def test_what_a_killed_writer_has_left_is_removed_once_it_is_old(backend: Backend) -> None:
+    request = await backend.request("torn-write", "true")
+    await backend.run(request)
+    left = backend.record(request.submission, layout.STOP).with_name(".x.stop.json.0123456789abcdef.tmp")
+    left.write_text("{")
+    before = sorted(left.parent.iterdir())
+    await backend.client.remove_torn(datetime.now(UTC) - timedelta(hours=1))
+    assert sorted(left.parent.iterdir()) == before
+    await backend.client.remove_torn(datetime.now(UTC) + timedelta(minutes=1))
+    assert set(before) - set(left.parent.iterdir()) == {left}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.backends.local.files import create_record, read_record, write_record
+from shared.backends.local.files import create_record, read_record, temporary_beside, write_record
 
 
 def test_only_the_first_creates_a_record(tmp_path: Path) -> None:
@@ -57,3 +57,7 @@ def test_a_record_that_may_not_be_looked_at_is_not_absent(tmp_path: Path, monkey
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError):
         read_record(str(tmp_path / "record"))
+
+
+def test_no_two_writers_of_a_record_share_a_temporary_file(tmp_path: Path) -> None:
+    assert temporary_beside(f"{tmp_path}/r.json") != temporary_beside(f"{tmp_path}/r.json")
