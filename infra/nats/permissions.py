@@ -30,6 +30,8 @@ _PUBLISHES: Final = {
 }
 _LOOKS_AT: Final = {"api": tuple(CONSUMERS)}
 """Consumers of which a service may know how far they are."""
+_READS_AGAIN: Final = {"metering": ("USAGE",)}
+"""Streams whose messages a service may look up: its own, to see what it sent before a restore of the database."""
 _HEARS: Final = {"api": (logs_subject("*"),)}
 _CONSUMERS_OF: Final = {"api": ("api",), "gatekeeper": ("gatekeeper", "gatekeeper_clusters")}
 """Durables by service, where they are not one of the service's own name."""
@@ -56,6 +58,7 @@ def of_service(service: str) -> Permissions:
             nudge_subject(service),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in sorted(stored)),
             *(f"$JS.API.DIRECT.GET.{stream_of(subject)}.{subject}" for subject in facts),
+            *(f"$JS.API.DIRECT.GET.{stream}" for stream in _READS_AGAIN.get(service, ())),
             *(f"$JS.API.CONSUMER.MSG.NEXT.{durable.stream}.{durable.name}" for durable in durables),
             *(f"$JS.ACK.{durable.stream}.{durable.name}.>" for durable in durables),
             *(f"$JS.API.CONSUMER.INFO.{CONSUMERS[name].stream}.{name}" for name in _LOOKS_AT.get(service, ())),

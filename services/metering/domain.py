@@ -77,6 +77,18 @@ class Change:
     lines: tuple[UsageLine, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The last that was sent of a segment: its line, or the reversal of it."""
+
+    newest: UsageLine
+
+    @property
+    def line(self) -> UsageLine | None:
+        """What stands in the ledger."""
+        return self.newest if self.newest.kind == "segment" else None
+
+
 def readings(event: JobEvent) -> list[Reading]:
     """Every segment that the event carries."""
     job = event.job
@@ -130,6 +142,17 @@ def change(known: Known, reading: Reading) -> Change | None:
     if right is None:
         return Change(reading, known.revision, None, back)
     return Change(reading, right.revision, right, (*back, right))
+
+
+def newest_sent(lines: Iterable[UsageLine]) -> dict[SegmentId, Sent]:
+    """What the ledger says of each segment after these lines, in the order in which they were sent."""
+    found: dict[SegmentId, Sent] = {}
+    for line in lines:
+        id_ = SegmentId(line.job, line.attempt, line.submission, line.restart)
+        before = found.get(id_)
+        if before is None or before.newest.revision <= line.revision:
+            found[id_] = Sent(line)
+    return dict(sorted(found.items()))
 
 
 def _line(reading: Reading, revision: int) -> UsageLine:

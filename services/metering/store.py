@@ -1,9 +1,9 @@
 """The SQL of metering: set-based and guarded, inside one transaction that the caller opened."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from services.metering.domain import Change, Known, Reading, SegmentId
+from services.metering.domain import Change, Known, Reading, SegmentId, Sent
 from shared.contracts.usage import UsageLine
 from shared.runtime.database import Tx
 
@@ -36,6 +36,22 @@ WHERE (segments.job, segments.attempt, segments.submission, segments.restart)
     = (new.job, new.attempt, new.submission, new.restart)
 """
 
+# The highest number of the stream that this slice knows of: what it sent later was sent in a lost time.
+SENT: Final = "SELECT coalesce(max(last_seq), 0) FROM relayed WHERE stream = 'USAGE'"
+STAND: Final = f"""
+UPDATE segments SET
+    gpus = new.gpus, started_at = new.started_at, ended_at = new.ended_at, suspended_ms = new.suspended_ms,
+    gpu_milliseconds = new.gpu_milliseconds, estimated = new.estimated, billable = new.billable,
+    revision = new.revision, line = new.line
+FROM unnest(
+    $1::text[], $2::int[], $3::text[], $4::int[], $5::int[], $6::timestamptz[], $7::timestamptz[], $8::bigint[],
+    $9::bigint[], $10::bool[], $11::bool[], $12::int[], $13::jsonb[])
+    AS new ({_KEY}, gpus, started_at, ended_at, suspended_ms, gpu_milliseconds, estimated, billable, revision, line)
+WHERE (segments.job, segments.attempt, segments.submission, segments.restart)
+    = (new.job, new.attempt, new.submission, new.restart)
+  AND (segments.revision < new.revision OR (segments.revision = new.revision AND new.line IS NULL))
+"""
+
 _GROUPS: Final = {"tenant": "tenant", "user": 'tenant, "user"', "job": 'tenant, "user", job'}
 
 
@@ -58,17 +74,28 @@ class Store:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
 
+    async def stand(self, found: Mapping[SegmentId, Sent]) -> None:
+        """These lines stand in the ledger, unless a later one is known. The version of the newest reading stays."""
+        lines = [one.newest for one in found.values()]
+        stands = [one.line is not None for one in found.values()]
+        await self._make(list(found), lines)
+        await self._tx.execute(
+            STAND,
+            *_keys(list(found)),
+            [line.gpus for line in lines],
+            [line.started_at for line in lines],
+            [line.ended_at if ended else None for line, ended in zip(lines, stands, strict=True)],
+            [line.suspended_ms for line in lines],
+            [line.gpu_milliseconds if ended else None for line, ended in zip(lines, stands, strict=True)],
+            [line.estimated for line in lines],
+            [line.billable for line in lines],
+            [line.revision for line in lines],
+            [line.model_dump(mode="json") if ended else None for line, ended in zip(lines, stands, strict=True)],
+        )
+
     async def lock(self, readings: Sequence[Reading]) -> dict[SegmentId, Known]:
         """The rows of these segments, made where they are new, theirs alone until the commit."""
-        await self._tx.execute(
-            MAKE,
-            *_keys([one.id for one in readings]),
-            [one.tenant for one in readings],
-            [one.user for one in readings],
-            [one.project for one in readings],
-            [one.coretype for one in readings],
-            [one.gpus for one in readings],
-        )
+        await self._make([one.id for one in readings], readings)
         rows = await self._tx.fetch(LOCK, *_keys([one.id for one in readings]))
         return {
             SegmentId(*row[:4]): Known(
@@ -78,6 +105,17 @@ class Store:
             )
             for row in rows
         }
+
+    async def _make(self, ids: Sequence[SegmentId], segments: Sequence[Reading | UsageLine]) -> None:
+        await self._tx.execute(
+            MAKE,
+            *_keys(ids),
+            [one.tenant for one in segments],
+            [one.user for one in segments],
+            [one.project for one in segments],
+            [one.coretype for one in segments],
+            [one.gpus for one in segments],
+        )
 
     async def write(self, changes: Sequence[Change]) -> None:
         """These readings are the newest, and these lines stand."""

@@ -175,6 +175,15 @@ class Broker:
             return None
         return int(headers["Nats-Sequence"])
 
+    async def next_on(self, stream: str, subject: str, seq: int) -> tuple[int, bytes] | None:
+        """The first message from number `seq` on that matches the subject, and its number; None where there is none."""
+        asked = orjson.dumps({"seq": seq, "next_by_subj": subject})
+        reply = await self._request(f"$JS.API.DIRECT.GET.{stream}", asked, {}, _ACK_SECONDS)
+        headers = reply.headers or {}
+        if headers.get("Status") == "404":
+            return None
+        return int(headers["Nats-Sequence"]), bytes(reply.data)
+
     async def lag(self, consumer: str) -> int:
         """How many messages of a consumer of the topology are still to be handled, by whichever replica."""
         info = await self._ask_jetstream(f"CONSUMER.INFO.{CONSUMERS[consumer].stream}.{consumer}")

@@ -185,6 +185,35 @@ async def test_answers_usage_by_tenant_user_and_job(world: World) -> None:
     assert await world.usage("job", tenant="acme", job=row.job) == []
 
 
+async def test_sums_are_the_same_however_they_are_grouped(world: World) -> None:
+    """Over attempts, requeued segments, an estimated end that was corrected, and events that come late and twice."""
+    events = []
+    retried = world.job(user="kim")
+    events += [retried.accepted(), retried.running("10:00"), retried.exited("10:10", code=1), retried.sealed()]
+    requeued = world.job(gpus=2)
+    events += [requeued.accepted(), requeued.running("10:00"), requeued.requeued("10:05")]
+    events += [requeued.running("10:10", restart=1), requeued.exited("10:20", restart=1), requeued.sealed()]
+    lost = world.job()
+    events += [lost.accepted(), lost.running("10:00", seen="10:01"), lost.lost(), lost.exited("10:07")]
+    unseen = world.job(tenant="zeta")
+    events += [unseen.accepted(), unseen.running("10:00", seen="10:02"), unseen.lost()]
+    for event in [*events, *events[::-2]]:
+        await world.hears(event)
+    minute = 60_000
+    by_tenant = await world.usage()
+    assert {row.tenant: row.gpu_milliseconds for row in by_tenant} == {"acme": 47 * minute, "zeta": 2 * minute}
+    assert [row.estimated for row in by_tenant] == [False, True]
+    for group in ("user", "job"):
+        rows = await world.usage(group)
+        for tenant in by_tenant:
+            own = [row for row in rows if row.tenant == tenant.tenant]
+            for number in ("segments", "gpu_milliseconds", "not_billable_gpu_milliseconds"):
+                assert sum(getattr(row, number) for row in own) == getattr(tenant, number), (group, number)
+    ledger = await world.lines()
+    assert sum(line.gpu_milliseconds for line in ledger) == 49 * minute
+    assert sum(line.gpu_milliseconds for line in ledger if not line.billable) == 12 * minute
+
+
 async def test_migrations_make_the_tables_that_are_declared(service_database: FreshDatabase) -> None:
     made = await service_database("metering")
     assert await differences("metering", made.owner_url) == []
