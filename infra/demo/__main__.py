@@ -1,4 +1,4 @@
-"""`make demo`: a real training job on the embedded stack, followed live, its outputs copied back and read."""
+"""`make demo`: train, export and evaluate a model as a pipeline of real jobs, followed live, its outputs read back."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ WANTED_ACCURACY = 0.95
 
 
 def main() -> int:
-    """Start (or find) the stack, train, fetch the outputs, say what they say; 0 when the accuracy is good enough."""
+    """Start (or find) the stack, run the steps, fetch the outputs, say what they say; 0 when the accuracy is good."""
     environ = {name: value for name, value in os.environ.items() if name not in ("TIDEGATE_URL", "TIDEGATE_TOKEN")}
 
     def tidegate(*words: str, capture: bool = False) -> str:
@@ -31,31 +32,37 @@ def main() -> int:
 
     print("== 1. the stack: PostgreSQL, nats-server and six services on this machine", flush=True)
     tidegate("up", "--detach")
-    print("\n== 2. the job: train a digits classifier on one GPU, and follow its five stages", flush=True)
-    outputs = [word for pattern in ("checkpoints/**", "model/**", "report/**") for word in ("--out", pattern)]
-    python = sys.executable
+    print("\n== 2. a pipeline: train a digits classifier on one GPU, then export it, then evaluate it", flush=True)
+    outputs = [word for pattern in ("model/**", "report/**") for word in ("--out", pattern)]
+    steps = [word for name in ("export.py", "eval.py") for word in ("--then", shlex.join([sys.executable, name]))]
     tidegate(
-        "submit", "--name", "train", "--gpus", "1", "--dir", str(JOB), *outputs, "--follow", "--", python, "train.py"
-    )
-    job: dict[str, Any] = json.loads(tidegate("ls", "--limit", "1", "--json", capture=True))[0]
+        "submit", "--name", "train", "--gpus", "1", "--dir", str(JOB), *outputs, *steps,
+        "--follow", "--", sys.executable, "train.py",
+    )  # fmt: skip
+    pipeline: dict[str, Any] = json.loads(tidegate("pipelines", "--limit", "1", "--json", capture=True))[0]
+    jobs = [json.loads(tidegate("show", step["job"], "--json", capture=True)) for step in pipeline["steps"]]
+    train, last = jobs[0]["id"], jobs[-1]["id"]
 
-    print("\n== 3. its outputs, copied back and verified", flush=True)
+    print("\n== 3. the outputs of the last step, copied back and verified", flush=True)
     shutil.rmtree(OUTPUTS, ignore_errors=True)
-    tidegate("outputs", "get", job["id"], "--to", str(OUTPUTS))
+    tidegate("outputs", "get", last, "--to", str(OUTPUTS))
     accuracy = float(json.loads((OUTPUTS / "report" / "accuracy.json").read_text())["accuracy"])
 
     print("\n== 4. what came of it")
-    print(f"  accuracy     {accuracy:.4f} (read back from {OUTPUTS / 'report' / 'accuracy.json'})")
+    print(
+        f"  accuracy     {accuracy:.4f} of the exported model (read back from {OUTPUTS / 'report' / 'accuracy.json'})"
+    )
     print(f"  picture      {OUTPUTS / 'report' / 'confusion-matrix.png'}")
-    print(f"  gpu_seconds  {job['gpu_seconds']}")
+    print(f"  gpu_seconds  {sum(Decimal(job['gpu_seconds']) for job in jobs)}")
     print("\nwhat to try next:")
     print(f"  export PATH={shlex.quote(str(TIDEGATE.parent))}:$PATH")
     for line in (
-        f"tidegate show {job['id']}      # the five stages, with times",
-        f"tidegate events {job['id']}    # every event of it",
-        "tidegate usage --by job                    # GPU time, by job",
+        f"tidegate show {pipeline['id']}      # the three steps",
+        f"tidegate show {train}      # the five stages of a step, with times",
+        f"tidegate events {train}    # every event of it",
+        "tidegate usage --by job                        # GPU time, by job",
         "tidegate submit --no-snapshot --follow -- sh -c 'echo hello; exit 3'",
-        "tidegate down                              # stop the stack; the jobs are there at the next `up`",
+        "tidegate down                                  # stop the stack; the jobs are there at the next `up`",
     ):
         print(f"  {line}")
     if accuracy < WANTED_ACCURACY:

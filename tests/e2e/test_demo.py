@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(300)
-def test_the_demo_trains_a_classifier_and_reads_its_accuracy_from_the_copied_files(tmp_path: Path) -> None:
+def test_the_demo_trains_exports_and_evaluates_a_classifier_and_reads_its_accuracy_from_the_copied_files(
+    tmp_path: Path,
+) -> None:
     stack = Stack(tmp_path)
     environ = os.environ | {"HOME": str(tmp_path), "TIDEGATE_HOME": str(tmp_path)}
     try:
@@ -27,8 +29,17 @@ def test_the_demo_trains_a_classifier_and_reads_its_accuracy_from_the_copied_fil
             check=False,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        for words in ("✓ running job", "round 5/5", "confusion-matrix.png", "gpu_seconds"):
+        for words in (
+            "step 1/3 train",
+            "✓ running job",
+            "round 5/5",
+            "step 2/3 export",
+            "step 3/3 eval",
+            "gpu_seconds",
+        ):
             assert words in ended.stdout
+        picture = Path(ended.stdout.partition("picture      ")[2].splitlines()[0])
+        assert picture.read_bytes().startswith(b"\x89PNG")
         accuracy = float(ended.stdout.partition("accuracy     ")[2].split()[0])
         assert accuracy >= 0.95
     finally:
