@@ -65,9 +65,11 @@ def listen(settings: ApiSettings) -> socket.socket:
 
 
 def handed_down(number: int) -> socket.socket:
-    """The socket that the process was started with."""
+    """The socket that the process was started with, listening from now on, as the one that it would make."""
     try:
-        return socket.socket(fileno=number)
+        door = socket.socket(fileno=number)
+        door.listen(_BACKLOG)
+        return door
     except OSError as error:
         raise SettingsError(
             f"TIDEGATE_HTTP_FD: descriptor {number} is no socket of this process ({error.strerror}); hand down a bound "

@@ -18,7 +18,7 @@ from services.cli.output import err, out, print_json
 from shared.client.endpoint import home_of
 from shared.contracts.subjects import SERVICES
 
-_PARTS = (*SERVICES, "postgres", "nats", "topology", "runner", "supervisor")
+_PARTS = (*SERVICES, "postgres", "nats", "topology", "prepare", "restored", "runner", "supervisor")
 
 _REFUSED = 3
 

@@ -1,7 +1,6 @@
 """A server of a running stack is killed, or comes back with less than it had: it is started again by itself."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import nats
@@ -9,14 +8,7 @@ import pytest
 
 from infra.embedded.home import Home
 from tests.e2e.stacks import Stack, eventually
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = Stack(tmp_path_factory.mktemp("servers"))
-    running.up("--virtual-gpus", "1")
-    yield running
-    running.down()
+from tests.integration.embedded.conftest import rows_of
 
 
 @pytest.mark.parametrize(
@@ -29,34 +21,34 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     ],
 )
 def test_a_server_that_dies_is_shown_as_gone_and_is_started_again(
-    stack: Stack, server: str, number: signal.Signals
+    replicated: Stack, server: str, number: signal.Signals
 ) -> None:
-    before = stack.processes()[server]
-    with stack.server_down(server, number):
-        shown = stack.processes()[server]
+    before = rows_of(replicated)[server]
+    with replicated.server_down(server, number):
+        shown = rows_of(replicated)[server]
         assert (shown["state"], shown["pid"]) == ("stopped", None)
-    eventually(lambda: stack.processes()[server]["state"] == "running", f"{server} to answer again")
-    after = stack.processes()[server]
+    eventually(lambda: rows_of(replicated)[server]["state"] == "running", f"{server} to answer again")
+    after = rows_of(replicated)[server]
     assert after["restarts"] == before["restarts"] + 1
     assert after["pid"] != before["pid"]
-    assert stack.run("true")["state"] == "SUCCEEDED"
+    assert replicated.run("true")["state"] == "SUCCEEDED"
 
 
-async def test_the_store_of_nats_can_be_put_back_to_what_it_was_and_lost(stack: Stack, tmp_path: Path) -> None:
-    await _mark(stack)
-    stack.copy_nats_store(tmp_path / "copy")
-    assert await _mark(stack) == 2
-    stack.replace_nats_store(tmp_path / "copy")
-    eventually(lambda: stack.processes()["nats"]["state"] == "running", "nats to answer again")
-    assert await _mark(stack) == 2
-    stack.replace_nats_store(None)
-    eventually(lambda: stack.processes()["nats"]["state"] == "running", "nats to answer again")
-    assert await _mark(stack) == 1
+async def test_the_store_of_nats_can_be_put_back_to_what_it_was_and_lost(replicated: Stack, tmp_path: Path) -> None:
+    await _mark(replicated)
+    replicated.copy_nats_store(tmp_path / "copy")
+    assert await _mark(replicated) == 2
+    replicated.replace_nats_store(tmp_path / "copy")
+    eventually(lambda: rows_of(replicated)["nats"]["state"] == "running", "nats to answer again")
+    assert await _mark(replicated) == 2
+    replicated.replace_nats_store(None)
+    eventually(lambda: rows_of(replicated)["nats"]["state"] == "running", "nats to answer again")
+    assert await _mark(replicated) == 1
 
 
-def test_a_broker_that_lost_its_store_gets_streams_and_consumers_back_by_itself(stack: Stack) -> None:
-    stack.replace_nats_store(None)
-    assert stack.run("true")["state"] == "SUCCEEDED"
+def test_a_broker_that_lost_its_store_gets_streams_and_consumers_back_by_itself(replicated: Stack) -> None:
+    replicated.replace_nats_store(None)
+    assert replicated.run("true")["state"] == "SUCCEEDED"
 
 
 async def _mark(stack: Stack) -> int:
