@@ -1,9 +1,12 @@
 """The steps of `submit --then`: one command each, with the options of the first."""
 
+import posixpath
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import PurePath
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 from typing import Final
 
 import typer
@@ -33,6 +36,37 @@ def split(text: str) -> list[str]:
     return words
 
 
+def files_can_be_there(later: Sequence[Sequence[str]], directory: Path | None, outputs: Sequence[str]) -> None:
+    """Refuse a later step whose program or script is neither submitted nor named by an --out: found out only when it is
+    its turn, that would cost the time of all steps before it."""
+    for command in later:
+        path = _own_file(command)
+        if path is None or any(_may_name(pattern, path) for pattern in outputs):
+            continue
+        if directory is None or not (directory / path).exists():
+            near = [] if directory is None else [one.name for one in (directory / path).parent.glob("*")]
+            found = get_close_matches(PurePath(path).name, near, 1)
+            hint = f"did you mean {PurePath(path).with_name(found[0])}?" if found else "no --out names it either"
+            raise typer.BadParameter(f"--then {shlex.join(command)!r}: there is no {path}; {hint}")
+
+
+def _own_file(command: Sequence[str]) -> str | None:
+    """The file of the working directory that a command certainly begins with."""
+    given = command[0] if "/" in command[0] else _script(command)
+    return None if given is None or given.startswith("/") else posixpath.normpath(given)
+
+
+def _may_name(pattern: str, path: str) -> bool:
+    folder = posixpath.normpath(pattern).replace("**/", "*")  # it may stand for no folder at all
+    return folder == "." or fnmatchcase(path, folder) or fnmatchcase(path, f"{folder}/*")
+
+
+def _script(command: Sequence[str]) -> str | None:
+    """The script that an interpreter is given first."""
+    runs_one = _INTERPRETERS.fullmatch(PurePath(command[0]).name) and len(command) > 1
+    return command[1] if runs_one and PurePath(command[1]).suffix and command[1][0] != "-" else None
+
+
 def pipeline_of(first: SubmitRequest, later: Sequence[Sequence[str]]) -> PipelineRequest:
     """The pipeline of a job and the commands after it; it is named as the first step is."""
     if len(later) >= MAX_STEPS:
@@ -59,9 +93,8 @@ def pipeline_of(first: SubmitRequest, later: Sequence[Sequence[str]]) -> Pipelin
 
 def name_of(command: Sequence[str]) -> str:
     """A step's name: its script's where an interpreter runs one, else its program's."""
-    program = PurePath(command[0]).name
-    script = PurePath(command[1]) if len(command) > 1 else PurePath()
-    named = script.stem if _INTERPRETERS.fullmatch(program) and script.suffix and command[1][0] != "-" else program
+    script = _script(command)
+    named = PurePath(command[0]).name if script is None else PurePath(script).stem
     shown = "".join(one if one.isprintable() else "?" for one in named[:80])
     return shown if shown.strip() else "step"
 

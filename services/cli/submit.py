@@ -13,7 +13,7 @@ from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import err, out, print_json
 from services.cli.pipelines import finish_pipeline, follow_pipeline
 from services.cli.session import connect
-from services.cli.steps import pipeline_of, split
+from services.cli.steps import files_can_be_there, pipeline_of, split
 from shared.client.client import Tidegate
 from shared.client.errors import Unusable
 from shared.client.snapshot import SnapshotError, pack
@@ -65,6 +65,7 @@ def submit(
     """Submit a job."""
     with connect() as client:
         later = [split(text) for text in then or ()]
+        files_can_be_there(later, None if no_snapshot else directory, outputs or ())
         snapshot = None if no_snapshot else _send_snapshot(client, directory, tuple(inputs or ()), quiet=as_json)
         request = _request(
             {
