@@ -9,7 +9,6 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import nats.errors
@@ -29,6 +28,7 @@ from shared.runtime.errors import (
     RpcUnavailable,
 )
 from shared.runtime.logs import Log
+from shared.runtime.stored import Stored, stored
 from shared.runtime.telemetry import with_trace
 from shared.runtime.topology import CONSUMERS
 
@@ -38,15 +38,6 @@ _UNSENDABLE: Final = (nats.errors.MaxPayloadError, nats.errors.BadSubjectError, 
 _ACK_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
 _SAY_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The broker has the message on disk."""
-
-    stream: str
-    last_seq: int
-    duplicate: bool
 
 
 class Broker:
@@ -135,7 +126,7 @@ class Broker:
 
     async def store(self, subject: str, body: bytes, headers: Mapping[str, str], *, on: int | None = None) -> Stored:
         """Publish into the stream that takes `subject` and return once it is on disk; `on` this connection only."""
-        return _stored(subject, await self._request(subject, body, headers, _ACK_SECONDS, on))
+        return stored(subject, await self._request(subject, body, headers, _ACK_SECONDS, on))
 
     async def store_batch(
         self, messages: Sequence[tuple[str, bytes, Mapping[str, str]]], *, on: int | None = None
@@ -148,7 +139,7 @@ class Broker:
                 self._must_be_connected(subject, on)
                 await self.publish(subject, body, marked)
         marked["Nats-Batch-Commit"] = "1"
-        return _stored(subject, await self._request(subject, body, marked, _ACK_SECONDS, on))
+        return stored(subject, await self._request(subject, body, marked, _ACK_SECONDS, on))
 
     async def call(self, subject: str, body: bytes, within_seconds: float) -> bytes:
         """Ask; `RpcUnavailable` when nobody answers in time, `RpcError` when the answer is an error."""
@@ -282,15 +273,6 @@ def nudge_subject(service: str) -> str:
 def inbox_prefix(user: str) -> str:
     """Where a user's answers arrive: nobody else may listen there."""
     return f"_INBOX_{user}"
-
-
-def _stored(subject: str, reply: Msg) -> Stored:
-    answer: dict[str, Any] = orjson.loads(reply.data)
-    if error := answer.get("error"):
-        if error.get("code") == 503:
-            raise BrokerUnavailable(f"{subject}: {error.get('description')}")
-        raise PublishRefused(f"{subject}: {error.get('description')}", int(error.get("err_code", 0)))
-    return Stored(answer["stream"], int(answer["seq"]), bool(answer.get("duplicate", False)))
 
 
 def _unsendable(subject: str, body: bytes, error: Exception) -> PublishRefused:

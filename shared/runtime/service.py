@@ -13,7 +13,7 @@ from opentelemetry import metrics
 
 from shared.contracts.subjects import rpc_subject
 from shared.runtime import failpoints, logs, telemetry
-from shared.runtime.broker import Broker, Stored
+from shared.runtime.broker import Broker
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.consume import ConsumeLoop, Handler
 from shared.runtime.database import Database
@@ -28,6 +28,7 @@ from shared.runtime.relay import Relay, StoreLost
 from shared.runtime.rpc import Query, serve
 from shared.runtime.settings import ServiceSettings
 from shared.runtime.standing import Standing, StandingKeeper
+from shared.runtime.stored import Stored
 from shared.runtime.supervise import calm_the_collector, finish, keep_running, tick
 from shared.runtime.telemetry import with_trace
 from shared.runtime.topology import CONSUMERS, stream_of
