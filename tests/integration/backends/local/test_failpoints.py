@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from shared.backends.local import layout, locks
+from shared.backends.local import layout, locks, processes
 from shared.backends.local.messages import KillKind, LaunchKind, LaunchRequest
 from shared.backends.local.sightings import LocalState
 from shared.runtime.failpoints import FOLDER, POINTS, RUNNER, SUPERVISOR
@@ -142,13 +142,15 @@ async def test_what_died_before_its_claim_and_is_counted_still_was_not_launched_
     await (
         reader.readline()
     )  # the host has taken the connection: what comes now it hears before it looks at its children
-    assert backend.host is not None
-    backend.host.send_signal(signal.SIGSTOP)
+    host = backend.host
+    assert host is not None
+    await eventually(lambda: (processes.stat_fields(host.pid) or [""])[0] == "S", "the host waits")
+    host.send_signal(signal.SIGSTOP)
     os.kill(supervisor, signal.SIGKILL)
     await eventually(lambda: not locks.is_held(str(backend.record(request.submission, layout.SPEC))), "it is dead")
     writer.write(json.dumps({"op": "launch", "launches": [request.fields()]}).encode() + b"\n")
     await writer.drain()
-    backend.host.send_signal(signal.SIGCONT)
+    host.send_signal(signal.SIGCONT)
     (answer,) = json.loads(await reader.readline())["answers"]
     writer.close()
     assert answer["answer"] in ("busy", "accepted"), "`already` would have lost it"
