@@ -28,10 +28,10 @@ def split(text: str) -> list[str]:
         raise typer.BadParameter(f"--then {text!r} holds no command")
     for word in words:
         if word in _OF_A_SHELL:
-            wrapped = f"sh -c {shlex.quote(text)}"
+            wrapped = "…" if "'" in text or '"' in text else text
             raise typer.BadParameter(
                 f"--then {text!r}: {word} is for a shell, and none runs the step: give one --then for each command, "
-                f"or --then {shlex.quote(wrapped)}"
+                f"or --then \"sh -c '{wrapped}'\""
             )
     return words
 
