@@ -26,7 +26,10 @@ def register(service: Service, facts: Facts, announcer: Announcer, resets: Reset
 
     @service.consume("api", batch=FACTS_IN_A_BATCH)
     async def on_facts(deliveries: list[Delivery]) -> None:
-        """Apply a batch of facts in one transaction; where one is bad the runtime tries them singly, and parks that."""
+        """Apply a batch of facts in one transaction; where one is bad the runtime tries them singly, and parks that.
+        After a restore every open job is told again first, so that each says what may be missing."""
+        if service.standing.restoring:
+            await resets.over()
         try:
             await facts.take([read_fact(delivery.subject, delivery.body) for delivery in deliveries])
         except BadFact as error:

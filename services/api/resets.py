@@ -4,6 +4,7 @@ nobody knows what others have heard.
 That it is to be done, and how far it has come, is a row: whoever goes on after a kill goes on from there.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -20,6 +21,8 @@ from shared.runtime.leases import Lease
 PAGE_SECONDS: Final = 1.0
 PAGE: Final = 500
 """Jobs per page: no faster than this, so that what they set off does not come all at once."""
+
+_LOOK_SECONDS: Final = 0.2
 
 # What changed after `due` was told by that.
 ASK: Final = "INSERT INTO resets (due) VALUES (now()) ON CONFLICT (one) DO UPDATE SET due = excluded.due, after = ''"
@@ -59,6 +62,11 @@ class Resets:
     async def pending(self) -> bool:
         """Whether some are still to be told."""
         return bool(await self._database.fetchval(PENDING))
+
+    async def over(self) -> None:
+        """Return once none is."""
+        while await self.pending():  # noqa: ASYNC110 # another replica may be at it, and it tells nobody
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def page(self) -> int:
         """Tell the next ones, where there are any to tell and this replica is the one to do it; how many it told."""

@@ -12,6 +12,9 @@ from shared.lifecycle.states import Desired, StageName, State
 
 NO_EXIT: Final = Exit()
 MAX_MESSAGE: Final = 600
+_FORGOTTEN: Final = (
+    "the backend was asked to stop it, and this record does not know by whom: it was taken back by a restore"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ def verdict(record: JobRecord, seen: Picture) -> Verdict:
     """The verdict on a sealed attempt. Precedence of wishes: stop, pause, run.
 
     An exit keeps its real outcome unless the backend's side recorded our stop before it; with nothing to compare it is
-    what was wished, unless the exit was known before the wish.
+    what was wished, unless the exit was known before the wish. After a restore a recorded stop that nobody wished was
+    wished in the time that is lost.
     """
     desired, wish = record.desired_state, record.wish
     if seen.exited is not None:
@@ -53,12 +57,11 @@ def _of_exit(record: JobRecord, seen: Picture, exited: f.Exited) -> Verdict:
     if desired is not Desired.RUN and _by_our_wish(exited, wish):
         stopped = desired is Desired.STOPPED
         return Verdict(EndReason.STOPPED_BY_USER if stopped else EndReason.PAUSED_BY_USER, exit_, _who(wish))
-    if (
-        desired is Desired.RUN
-        and exited.stop_recorded is True
-        and (over_budget(record) or seen.lost_before is not None)
-    ):
-        return _given_up(record, seen, exit_)
+    if desired is Desired.RUN and exited.stop_recorded is True:
+        if over_budget(record) or seen.lost_before is not None:
+            return _given_up(record, seen, exit_)
+        if record.epoch > 1:
+            return Verdict(EndReason.STOPPED_BY_USER, exit_, _FORGOTTEN)
     reason = exit_reason(exited)
     if reason is not EndReason.SUCCEEDED:
         return Verdict(reason, exit_, exited.message, None if seen.reached_running else _where(seen))

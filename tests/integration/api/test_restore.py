@@ -91,6 +91,7 @@ async def _comes_into_step(api: RunningApi, waiting: str, runs: str, retried: st
     assert (during["epoch"], during["state"]) == (2, "QUEUED")
     view = await api.becomes(rin, runs, "RUNNING")
     assert (view["epoch"], view["attempts"][-1]["admission"]) == (2, 0)
+    assert "the database was restored from a backup of" in view["warnings"][-1]
     view = await api.becomes(rin, retried, "RUNNING")
     assert (view["epoch"], view["attempt"]) == (2, 2)
 

@@ -111,6 +111,7 @@ def test_replays_a_restore_and_what_came_before_its_reset() -> None:
     told = reset_of(held.record, Reset(epoch=2, backup_at=NOW), NOW)
     again = reset_of(told.record, Reset(epoch=3), NOW)
     assert (again.event, again.record.epoch, again.record.seq) == ("reset", 3, 4)
+    assert _replayed(first, held) == held.record
     assert _replayed(first, held, told, again) == again.record
 
 

@@ -11,6 +11,7 @@ from shared.lifecycle import inputs as i
 from shared.lifecycle.advance import advance, reset
 from shared.lifecycle.derive import ADOPTED
 from shared.lifecycle.duties import holdings
+from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.record import JobRecord, PipelineRef
 from shared.lifecycle.states import Desired, StageStatus, State
 from shared.lifecycle.table import EVIDENCE_KINDS
@@ -126,6 +127,15 @@ def test_a_record_that_was_taken_back_catches_up_with_the_evidence(world: World,
     numbers = [attempt.number for attempt in record.attempts]
     assert numbers == sorted(set(numbers))
     assert JobRecord.model_validate_json(record.model_dump_json(exclude_none=True)) == record
+
+
+def test_a_stop_of_the_lost_time_is_no_failure_and_is_not_tried_again() -> None:
+    job = a_job(retries=1).started()
+    job.record = reset(job.record, i.Reset(epoch=2, backup_at=at(0))).record
+    job.exited(None, signal=15, stop_recorded=True).sealed()
+    assert (job.state, job.end) == (State.STOPPED, EndReason.STOPPED_BY_USER)
+    assert job.record.message is not None
+    assert job.record.message.endswith("it was taken back by a restore")
 
 
 @pytest.mark.parametrize("state", list(State))
