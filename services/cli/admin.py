@@ -48,6 +48,8 @@ def usage(
             "estimated" if row.get("estimated") else "",
         )
     rows.print()
+    if rest := answer.get("rest"):
+        out.print(f"and {rest['groups']} more: {rest['segments']} segments, {rest['gpu_seconds']} GPU seconds")
     return None
 
 

@@ -1,6 +1,7 @@
 """What metering does with job events, and what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 from opentelemetry import metrics
@@ -8,7 +9,7 @@ from opentelemetry import metrics
 from services.metering.domain import change, newest, readings
 from services.metering.store import Store, usage_sql
 from shared.contracts.events import decode_event
-from shared.contracts.queries import UsageAnswer, UsageAsked, UsageRow
+from shared.contracts.queries import UsageAnswer, UsageAsked, UsageRest, UsageRow
 from shared.contracts.usage import encode_line
 from shared.runtime.database import Database
 from shared.runtime.messages import Delivery
@@ -46,7 +47,22 @@ class Metering:
         """UsageAsked -> UsageAnswer: GPU time of segments that have ended."""
         asked = UsageAsked.model_validate_json(request)
         rows = await self._db.fetch(usage_sql(asked.group_by), asked.tenant, asked.job, max(0, asked.limit))
-        return UsageAnswer(rows=tuple(UsageRow(**row) for row in rows)).model_dump_json().encode()
+        shown = tuple(UsageRow.model_validate(dict(row)) for row in rows)
+        answer = UsageAnswer(rows=shown, rest=_rest(dict(rows[0]), shown) if rows else None)
+        return answer.model_dump_json().encode()
+
+
+def _rest(sums: Mapping[str, Any], shown: Sequence[UsageRow]) -> UsageRest | None:
+    """What the rows leave out of the sums over all."""
+    if sums["all_groups"] == len(shown):
+        return None
+    return UsageRest(
+        groups=sums["all_groups"] - len(shown),
+        segments=sums["all_segments"] - sum(row.segments for row in shown),
+        gpu_milliseconds=sums["all_gpu_milliseconds"] - sum(row.gpu_milliseconds for row in shown),
+        not_billable_gpu_milliseconds=sums["all_not_billable_gpu_milliseconds"]
+        - sum(row.not_billable_gpu_milliseconds for row in shown),
+    )
 
 
 def carries_segments(body: bytes) -> bool:

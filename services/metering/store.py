@@ -56,15 +56,22 @@ _GROUPS: Final = {"tenant": "tenant", "user": 'tenant, "user"', "job": 'tenant, 
 
 
 def usage_sql(group_by: str) -> str:
-    """Sums over what has ended, the most first. $1 tenant or null, $2 job or null, $3 the most rows."""
+    """Sums over what has ended, the most first, each row with the sums over all. $1 tenant or null, $2 job or null, $3
+    the most rows."""
     group = _GROUPS[group_by]
     return f"""
-    SELECT {group}, count(*) AS segments, coalesce(sum(gpu_milliseconds), 0)::bigint AS gpu_milliseconds,
-           coalesce(sum(gpu_milliseconds) FILTER (WHERE NOT billable), 0)::bigint AS not_billable_gpu_milliseconds,
-           bool_or(estimated) AS estimated
-    FROM segments
-    WHERE ended_at IS NOT NULL AND ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR job = $2)
-    GROUP BY {group} ORDER BY sum(gpu_milliseconds) DESC, {group} LIMIT $3
+    SELECT *, count(*) OVER () AS all_groups, sum(segments) OVER ()::bigint AS all_segments,
+           sum(gpu_milliseconds) OVER ()::bigint AS all_gpu_milliseconds,
+           sum(not_billable_gpu_milliseconds) OVER ()::bigint AS all_not_billable_gpu_milliseconds
+    FROM (
+        SELECT {group}, count(*) AS segments, coalesce(sum(gpu_milliseconds), 0)::bigint AS gpu_milliseconds,
+               coalesce(sum(gpu_milliseconds) FILTER (WHERE NOT billable), 0)::bigint AS not_billable_gpu_milliseconds,
+               bool_or(estimated) AS estimated
+        FROM segments
+        WHERE ended_at IS NOT NULL AND ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR job = $2)
+        GROUP BY {group}
+    ) AS grouped
+    ORDER BY gpu_milliseconds DESC, {group} LIMIT $3
     """
 
 

@@ -196,8 +196,20 @@ class UsageRow(Frozen):
     estimated: bool = False
 
 
+class UsageRest(Frozen):
+    """Sums over the groups that had no place among the rows."""
+
+    groups: int
+    segments: int
+    gpu_milliseconds: int
+    not_billable_gpu_milliseconds: int
+
+
 class UsageAnswer(Frozen):
+    """The most first. With `rest` the rows add up to the same, however they are grouped."""
+
     rows: tuple[UsageRow, ...]
+    rest: UsageRest | None = None
 
 
 class Capacity(Frozen):

@@ -40,7 +40,9 @@ async def usage(
     tenant = None if everybody else caller.tenant
     answer = await api.asking.usage(UsageAsked(tenant=tenant, job=job, group_by=group_by))
     rows = [row.model_dump() | {"gpu_seconds": seconds(row.gpu_milliseconds)} for row in answer.rows]
-    return as_json({"rows": rows})
+    rest = answer.rest
+    more = None if rest is None else rest.model_dump() | {"gpu_seconds": seconds(rest.gpu_milliseconds)}
+    return as_json({"rows": rows, "rest": more})
 
 
 @router.get("/quotas", responses={200: {"model": QuotaAnswer}})

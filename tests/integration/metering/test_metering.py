@@ -3,6 +3,7 @@
 import itertools
 import random
 
+from shared.contracts.queries import UsageAsked
 from shared.lifecycle.reasons import EndReason
 from shared.runtime.migrate import differences
 from tests.databases import FreshDatabase
@@ -209,6 +210,10 @@ async def test_sums_are_the_same_however_they_are_grouped(world: World) -> None:
             own = [row for row in rows if row.tenant == tenant.tenant]
             for number in ("segments", "gpu_milliseconds", "not_billable_gpu_milliseconds"):
                 assert sum(getattr(row, number) for row in own) == getattr(tenant, number), (group, number)
+    few = await world.usage_answer(UsageAsked(tenant="acme", group_by="job", limit=1))
+    assert few.rest is not None
+    assert (few.rest.groups, few.rest.segments) == (2, 4 - few.rows[0].segments)
+    assert few.rows[0].gpu_milliseconds + few.rest.gpu_milliseconds == 47 * minute, "what had no place is summed"
     ledger = await world.lines()
     assert sum(line.gpu_milliseconds for line in ledger) == 49 * minute
     assert sum(line.gpu_milliseconds for line in ledger if not line.billable) == 12 * minute

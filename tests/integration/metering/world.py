@@ -69,8 +69,10 @@ class World:
     async def usage(
         self, group_by: Any = "tenant", tenant: str | None = None, job: str | None = None
     ) -> list[UsageRow]:
-        asked = UsageAsked(tenant=tenant, job=job, group_by=group_by).model_dump_json().encode()
-        return list(UsageAnswer.model_validate_json(await self.metering.usage(asked)).rows)
+        return list((await self.usage_answer(UsageAsked(tenant=tenant, job=job, group_by=group_by))).rows)
+
+    async def usage_answer(self, asked: UsageAsked) -> UsageAnswer:
+        return UsageAnswer.model_validate_json(await self.metering.usage(asked.model_dump_json().encode()))
 
     def delivery(self, subject: str, body: bytes) -> Delivery:
         self._delivered += 1
