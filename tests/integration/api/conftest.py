@@ -90,7 +90,7 @@ class RunningApi:
 
     async def leads(self) -> None:
         """Return once this replica is the one."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.lease.taken()
 
     async def becomes(self, client: httpx.AsyncClient, job: str, state: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class RunningApi:
             await client.aclose()
 
 
-async def eventually(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 20) -> Any:
+async def eventually(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 60) -> Any:
     """What the condition gives once it is true; a test that waits in vain says for what."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := await condition()):
