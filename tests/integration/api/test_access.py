@@ -18,6 +18,8 @@ OPEN_TO_EVERY_TENANT = {
     ("POST", "/v1/jobs"),
     ("POST", "/v1/jobs/batch"),
     ("GET", "/v1/jobs"),
+    ("POST", "/v1/pipelines"),
+    ("GET", "/v1/pipelines"),
     ("GET", "/v1/events"),
     ("GET", "/v1/usage"),
     ("GET", "/v1/quotas"),
@@ -36,8 +38,9 @@ def _routes(api: RunningApi) -> list[tuple[str, str]]:
     return sorted((method, str(route.path)) for route in routes for method in route.methods or ())
 
 
-def _filled(path: str, job: str) -> str:
-    values = {"job": job, "digest": "sha256:" + "a" * 64, "tenant": "acme", "number": "1", "service": "api"}
+def _filled(path: str, job: str, pipeline: str = "x") -> str:
+    values = {"job": job, "pipeline": pipeline, "digest": "sha256:" + "a" * 64, "tenant": "acme"}
+    values |= {"number": "1", "service": "api"}
     return re.sub(r"\{(\w+)(?::path)?\}", lambda found: values.get(found[1], "x"), path)
 
 
@@ -57,10 +60,13 @@ async def test_every_route_refuses_another_tenants_token(
     api: RunningApi, rin: httpx.AsyncClient, kay: httpx.AsyncClient
 ) -> None:
     job = (await api.submit(rin, command=["a-word-of-acme"]))["id"]
+    steps = [{"name": "a-word-of-acme", "spec": {"command": ["true"]}}]
+    pipeline = (await rin.post("/v1/pipelines", json={"steps": steps})).json()["id"]
     for method, path in _routes(api):
         if (method, path) in OPEN_TO_EVERY_TENANT:
             continue
-        response = await kay.request(method, _filled(path, job), json={} if method in ("POST", "PUT") else None)
+        body = {} if method in ("POST", "PUT") else None
+        response = await kay.request(method, _filled(path, job, pipeline), json=body)
         assert response.status_code in (403, 404), (method, path, response.text)
         assert "a-word-of-acme" not in response.text
 
