@@ -17,7 +17,8 @@ from shared.runtime.database import Database
 from shared.runtime.errors import DatabaseUnavailable, Unavailable
 from shared.runtime.logs import Log
 from shared.runtime.messages import Delivery
-from shared.runtime.pull import Puller
+from shared.runtime.pace import Pace
+from shared.runtime.pull import Puller, Taken
 from shared.runtime.telemetry import batch_span
 from shared.runtime.topology import ACK_WAIT_SECONDS, Consumer
 from shared.runtime.verdicts import Ack, Nak, Park, Wait, verdict
@@ -79,6 +80,7 @@ class ConsumeLoop:
         self._parks = parks
         self._log = log
         self._puller = Puller(broker, consumer, batch=batch, log=log)
+        self._pace = Pace()
         self._labels = {"consumer": consumer.name}
         self._span = f"consume {consumer.name}"
         self._running: set[_Held] = set()
@@ -90,7 +92,7 @@ class ConsumeLoop:
         heartbeat = asyncio.create_task(self._keep_alive())
         at_stop = asyncio.create_task(self._hand_back_at_stop())
         try:
-            while taken := await self._puller.take():
+            while taken := await self._take():
                 self._since = time.monotonic()
                 _pending.set(_left(taken[-1].message), self._labels)
                 batch = [_Held(message, _delivery(message), connection) for message, connection in taken]
@@ -108,6 +110,12 @@ class ConsumeLoop:
                 at_stop.cancel()
                 await self._puller.hand_back()
             self._log.info("consumer stopped", unfinished=unfinished, **self._labels)
+
+    async def _take(self) -> list[Taken]:
+        await self._pace.next()
+        taken = await self._puller.take()
+        self._pace.round_of(len(taken))
+        return taken
 
     async def _hand_back_at_stop(self) -> None:
         await self._puller.stopped.wait()

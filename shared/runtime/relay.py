@@ -17,6 +17,7 @@ from shared.runtime.logs import Log
 from shared.runtime.losses import Numbers, StreamIsBehind, what_survived
 from shared.runtime.marks import Marks
 from shared.runtime.outbox import RelaySource, UnsentRow
+from shared.runtime.pace import Pace
 from shared.runtime.sending import Sender
 from shared.runtime.supervise import keep_running
 from shared.runtime.topology import stream_of
@@ -55,6 +56,7 @@ class Relay:
         self._connection: int | None = None
         """The connection on which the streams were compared with what was acknowledged."""
         self._numbers = Numbers({})
+        self._pace = Pace()
         self._sender = Sender(broker, self._connection_to_use, log)
         self._purged_at = time.monotonic()
         self._on_store_lost: list[StoreLost] = []
@@ -143,6 +145,7 @@ class Relay:
             await self._purge_now_and_then()
             if not moved:
                 await _within(POLL_SECONDS, self._wake)
+            await self._pace.next()
 
     @property
     def _leads(self) -> bool:
@@ -152,6 +155,7 @@ class Relay:
         """Send the oldest unsent rows; how many were acknowledged."""
         self._wake.clear()
         rows = await self._source.fetch_unsent(BATCH, self._sender.refused_keys())
+        self._pace.round_of(len(rows))
         moved = 0
         for stream, part in _by_stream(rows):
             failpoints.reach("publish.before")
