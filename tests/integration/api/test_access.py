@@ -65,7 +65,7 @@ async def test_every_route_refuses_another_tenants_token(
     for method, path in _routes(api):
         if (method, path) in OPEN_TO_EVERY_TENANT:
             continue
-        body = {} if method in ("POST", "PUT") else None
+        body: dict[str, object] | None = {} if method in ("POST", "PUT") else None
         response = await kay.request(method, _filled(path, job, pipeline), json=body)
         assert response.status_code in (403, 404), (method, path, response.text)
         assert "a-word-of-acme" not in response.text
