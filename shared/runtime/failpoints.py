@@ -1,9 +1,9 @@
 """Named places at which a test harness kills or stops a process. Off unless TIDEGATE_FAILPOINTS names a folder.
 
-A harness arms a point by putting a file `<service>.<point>` with an order into `<folder>/armed/`: `kill` or `stop`,
-and after a blank the how-manieth passing of one process is meant (`kill 3`). Who obeys moves the file to
-`<folder>/obeyed/<service>.<point>.<pid>` and gets SIGKILL or SIGSTOP there and then. A rename has one winner: one order
-ends one process, however many replicas pass. The folder has to be there when a process starts.
+A harness arms a point by putting a file `<service>.<point>` with an order into `<folder>/armed/`: `kill` or `stop`, and
+after a blank the how-manieth passing of one process is meant (`kill 3`; a supervisor passes a place once). Who obeys
+moves the file to `<folder>/obeyed/<service>.<point>.<pid>` and gets SIGKILL or SIGSTOP there and then. A rename has one
+winner: one order ends one process, however many replicas pass. The folder has to be there when a process starts.
 
 Besides the services two others pass: `runner`, the host of local jobs, and `supervisor`, one process per job. Where a
 point `costs_the_run`, a kill ends a run that nobody begins again: its job is `lost`, which is then the right end.
@@ -118,7 +118,7 @@ def _obey(folder: str, name: str) -> None:
     except FileNotFoundError:
         return
     passed = _Armed.passed[name] = _Armed.passed.get(name, 0) + 1
-    if passed < int(nth or 1):
+    if passed < int(nth or 1) and _Armed.service != SUPERVISOR:
         return
     try:
         os.rename(f"{folder}/armed/{name}", f"{folder}/obeyed/{name}.{os.getpid()}")

@@ -105,7 +105,7 @@ async def test_a_supervisor_killed_anywhere_never_lets_the_command_run_twice(
     for point, right in RUNS_AFTER.items():
         stops = point.startswith("stop.")
         request = await backend.request(point.replace(".", "-"), *(STOPPABLE if stops else RUNS))
-        places.arm(f"supervisor.{point}")
+        places.arm(f"supervisor.{point}", "kill 2")
         submission = await backend.submit(request)
         if stops:
             await until_runs(backend, request)
