@@ -67,7 +67,8 @@ async def only_what_counts_is_left(world: World, job: str) -> None:
 
     def left() -> bool:
         directories = {path.name for path in attempt.iterdir() if path.is_dir() and path.name.startswith("e")}
-        outputs = {name.split("/")[0].removesuffix(".manifest.json") for name in listing(stored)}
+        names = [path.name for path in stored.iterdir()] if stored.exists() else []
+        outputs = {name.partition("#")[0].removesuffix(".manifest.json") for name in names}
         return not traces(world) and directories == {directory.name} and len(outputs) <= 1
 
     await eventually(left, f"leftovers of {job} to be swept", 60)
