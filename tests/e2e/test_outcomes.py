@@ -83,6 +83,16 @@ def test_a_job_of_ten_milliseconds_that_nobody_saw_running_is_metered(stack: Sta
     rows = _usage_rows(stack, job["id"])
     assert [row["gpu_milliseconds"] for row in rows] == [segment["gpu_milliseconds"]]
 
+    def adds_up() -> bool:
+        """Whatever else runs in this stack meanwhile."""
+        sums = [
+            sum(row["gpu_milliseconds"] for row in stack.cli("usage", "--by", by, "--json").json["rows"])
+            for by in ("tenant", "user", "job")
+        ]
+        return sums[0] >= segment["gpu_milliseconds"] and len(set(sums)) == 1
+
+    eventually(adds_up, "usage to add up to the same by tenant, user and job", 30)
+
 
 def _usage_rows(stack: Stack, job: str) -> list[dict[str, int]]:
     """Metering reads the same events, a moment later."""
