@@ -35,10 +35,6 @@ _SEGMENTS: Final = """
 SELECT job, attempt, submission, restart, gpu_milliseconds, ended_at, started_at, gpus
 FROM metering.segments WHERE job = ANY($1)
 """
-_LINES: Final = """
-SELECT key AS job, msg_id, (convert_from(body, 'UTF8')::json ->> 'gpu_milliseconds')::bigint AS gpu_milliseconds
-FROM metering.outbox WHERE key = ANY($1)
-"""
 _OPEN: Final = """
 SELECT 'reservation' AS what, job, ended_why AS detail FROM gatekeeper.reservations
 WHERE job = ANY($1) AND (gpus_ended_at IS NULL OR slot_ended_at IS NULL)
@@ -131,11 +127,10 @@ def judge(stand: Stand, load: Load) -> Verdict:
     """Every invariant, once."""
     verdict = Verdict()
     jobs = load.jobs
-    rows, events, segments, lines, still_open, stagings, unsent, dead = stand.rows(
+    rows, events, segments, still_open, stagings, unsent, dead = stand.rows(
         (_JOBS, load.name),
         (_EVENTS, jobs),
         (_SEGMENTS, jobs),
-        (_LINES, jobs),
         (_OPEN, jobs),
         (_STAGINGS, jobs),
         (_UNSENT,),
@@ -160,7 +155,7 @@ def judge(stand: Stand, load: Load) -> Verdict:
     verdict.wrong += [f"a dead letter of {row['service']}: {row['subject']}: {row['error']}" for row in dead]
     verdict.left += [f"an open {row['what']} of {row['job']}: {row['detail']}" for row in still_open]
     if len(ended) == len(load.wanted):
-        _metered_once(stand, load, segments, lines, verdict)
+        _metered_once(stand, load, segments, verdict)
         _nothing_on_this_machine(stand, load, verdict)
         for row in stagings:
             _one_staging_area(stand, row, verdict)
@@ -208,8 +203,8 @@ def _exit_records(stand: Stand) -> Iterator[dict[str, Any]]:
             yield json.loads(file.read_text())
 
 
-def _metered_once(stand: Stand, load: Load, segments: list[Any], lines: list[Any], verdict: Verdict) -> None:
-    """The segments are those that the runner recorded, and the ledger's lines add up to them."""
+def _metered_once(stand: Stand, load: Load, segments: list[Any], verdict: Verdict) -> None:
+    """The segments are those that the runner recorded, and the lines that other systems get add up to them."""
     measured: dict[str, int] = defaultdict(int)
     runs: Counter[str] = Counter()
     for record in _exit_records(stand):
@@ -220,7 +215,7 @@ def _metered_once(stand: Stand, load: Load, segments: list[Any], lines: list[Any
             measured[job] += round(span.total_seconds() * 1000) * load.wanted[job].gpus
     verdict.wrong += [f"the runner recorded {times} ends of {job}" for job, times in runs.items() if times > 1]
     kept = _added_up(segments)
-    told = _added_up({row["msg_id"]: row for row in lines}.values())
+    told = _added_up({"job": line.job, "gpu_milliseconds": line.gpu_milliseconds} for line in stand.usage_lines())
     periods = Counter(row["job"] for row in segments if row["started_at"] is not None)
     ran = load.ran()
     for job in load.wanted:

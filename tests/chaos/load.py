@@ -20,6 +20,7 @@ Kind = Literal["plain", "output", "files", "failing", "gpu", "stopped", "stopped
 KINDS: Final[tuple[Kind, ...]] = ("plain", "output", "files", "failing", "gpu", "stopped", "stopped_at_once")
 _CALL_SECONDS: Final = 180
 _LINE: Final = 'echo "$TIDEGATE_JOB_ID $TIDEGATE_ATTEMPT" >> "$0"; '
+_GATE: Final = 'while [ ! -e "$0.open" ]; do sleep 0.1; done; '
 _SCRIPTS: Final[Mapping[Kind, str]] = {
     "plain": "sleep $1",
     "output": 'sleep $1; printf "$TIDEGATE_JOB_ID" > done.txt',
@@ -81,8 +82,10 @@ class Load:
         rng: random.Random,
         *,
         seconds: tuple[float, float] = (0.05, 0.8),
+        kinds: Sequence[Kind] = KINDS,
+        gated: bool = False,
     ) -> None:
-        """`seconds` is between which lengths the jobs work."""
+        """`seconds` is between which lengths the jobs work; where they are `gated`, after `open_the_gate`."""
         self.name = name
         self.ledger = ledger
         self.wanted: dict[str, Wanted] = {}
@@ -90,12 +93,14 @@ class Load:
         self._client = client
         self._rng = rng
         self._seconds = seconds
+        self._kinds = kinds
+        self._line = _LINE + _GATE if gated else _LINE
         self._to_stop: list[str] = []
         self._snapshot = self._uploaded()
 
     def submit(self, jobs: int) -> None:
         """Some of every kind, in any order; made again with the same key until the api has answered."""
-        kinds = [KINDS[number % len(KINDS)] for number in range(jobs)]
+        kinds = [self._kinds[number % len(self._kinds)] for number in range(jobs)]
         self._rng.shuffle(kinds)
         wanted = [Wanted(kind, self._rng.randint(1, 2) if kind == "gpu" else self._rng.randint(0, 1)) for kind in kinds]
         first = len(self.wanted)
@@ -109,6 +114,14 @@ class Load:
                 self._stop(job)
             elif one.kind == "stopped":
                 self._to_stop.append(job)
+
+    def connect(self, client: Tidegate) -> None:
+        """Go on with another client: the address may have changed."""
+        self._client = client
+
+    def open_the_gate(self) -> None:
+        """Let jobs that have begun go on."""
+        self.ledger.with_name(f"{self.ledger.name}.open").touch()
 
     def drive(self) -> None:
         """Stop what is to be stopped and has written its line."""
@@ -140,7 +153,7 @@ class Load:
         self._answered(lambda: self._client.call("POST", f"/v1/jobs/{job}/stop", json=body), done=httpx.codes.CONFLICT)
 
     def _request(self, number: int, wanted: Wanted) -> dict[str, Any]:
-        script = _LINE + _SCRIPTS[wanted.kind]
+        script = self._line + _SCRIPTS[wanted.kind]
         seconds = f"{self._rng.uniform(*self._seconds):.2f}"
         spec = {"command": ["sh", "-c", script, str(self.ledger), seconds], "gpus": wanted.gpus}
         if wanted.files:

@@ -5,28 +5,41 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
+import nats
+from nats.errors import Error as NatsError
 
 from infra.embedded.home import Home
 from infra.embedded.options import Options
 from infra.embedded.stack import environment
 from infra.embedded.state import Entry, State
+from infra.nats.permissions import ADMIN
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
 from shared.contracts.subjects import SERVICES
+from shared.contracts.usage import UsageLine, decode_line
 from shared.runtime.failpoints import FOLDER
 from tests.chaos.orders import Orders
 from tests.e2e.stacks import Stack, superuser_url
 
+T = TypeVar("T")
 REPLICAS = 2
 SLOTS = 16
 _READY_SECONDS = 300
 _LOST_AFTER_SECONDS = 15
 _AWAY_SECONDS = 120
+_AWAY = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.InterfaceError,
+    NatsError,
+)
 _PATIENCE_SECONDS = 5
 """A request that takes longer is given up and made again: its replica may be dead or frozen."""
 
@@ -39,6 +52,9 @@ class Stand(Stack):
     slots: int = SLOTS
     replicas: int = REPLICAS
     supervisor: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    usage_read: int = field(default=0, repr=False)
+    """The last number of the stream USAGE that was read; whoever takes the stream back sets it back."""
+    _usage: dict[str, UsageLine] = field(default_factory=dict, repr=False)
 
     @property
     def orders(self) -> Orders:
@@ -90,11 +106,37 @@ class Stand(Stack):
     def rows(self, *queries: tuple[Any, ...]) -> list[list[asyncpg.Record]]:
         """The answers of several queries, each a statement with its arguments, in one look at the database; a server
         that is away is waited for."""
+        return self._patiently(lambda: asyncio.run(_rows(superuser_url(self), queries)))
+
+    def usage_lines(self) -> list[UsageLine]:
+        """The ledger as other systems get it: every line that the stream USAGE had, once."""
+        self._patiently(lambda: asyncio.run(self._read_usage()))
+        return list(self._usage.values())
+
+    async def _read_usage(self) -> None:
+        password = self.place.secret(f"{ADMIN}.nats.password")
+        connection = await nats.connect(
+            self.endpoint["nats_url"], user=ADMIN, password=password, inbox_prefix=f"_INBOX_{ADMIN}"
+        )
+        try:
+            streams = connection.jetstream()
+            last = (await streams.stream_info("USAGE")).state.last_seq
+            while self.usage_read < last:
+                body = (await streams.get_msg("USAGE", self.usage_read + 1)).data
+                assert body is not None
+                line = decode_line(body)
+                known = self._usage.setdefault(line.id, line)
+                assert known == line, f"the ledger has two lines {line.id}: {known} and {line}"
+                self.usage_read += 1
+        finally:
+            await connection.close()
+
+    def _patiently(self, look: Callable[[], T]) -> T:
         deadline = time.monotonic() + _AWAY_SECONDS
         while True:
             try:
-                return asyncio.run(_rows(superuser_url(self), queries))
-            except (OSError, asyncpg.CannotConnectNowError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
+                return look()
+            except _AWAY:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
