@@ -38,7 +38,7 @@ async def main() -> None:
         async with database.transaction() as tx:
             await lease.check(tx)
             await tx.enqueue([Outgoing("jobs.v1.acme.queued", "late", "job", b"late")])
-            (folder / "checked").touch()
+            (folder / "checked").write_text("it is")
             await there("commit")
     except (LeaseLost, DatabaseUnavailable) as error:
         (folder / "outcome").write_text(type(error).__name__)

@@ -17,6 +17,8 @@ from shared.runtime.settings import ServiceSettings
 from tests.servers import NatsServer, PostgresServer
 
 DATABASE = "tidegate_runtime"
+PROCESS_SECONDS = 60
+"""For waits on a process that has to start first: on a loaded machine that alone takes half of it."""
 _numbers = itertools.count(1)
 
 

@@ -12,7 +12,7 @@ from nats.js import JetStreamContext
 from shared.runtime.messages import Delivery
 from shared.runtime.topology import CONSUMERS
 from tests.integration.runtime.guarded_service import handle
-from tests.integration.runtime.stores import Stores, a_message, enqueue, eventually, running
+from tests.integration.runtime.stores import PROCESS_SECONDS, Stores, a_message, enqueue, eventually, running
 
 PROGRAM = Path(__file__).parent / "guarded_service.py"
 ROOT = Path(__file__).parents[3]
@@ -48,7 +48,7 @@ async def test_what_a_stopped_replica_held_goes_to_another_and_its_late_work_doe
                 pending = (await admin_js.consumer_info("JOBS", "gatekeeper")).num_ack_pending
                 return (tmp_path / "begun").exists() and pending == len(numbers)
 
-            await eventually(holds_all, "it to hold a batch and have fetched the next", LATE_SECONDS)
+            await eventually(holds_all, "it to hold a batch and have fetched the next", PROCESS_SECONDS)
             stopped.send_signal(signal.SIGSTOP)
             async with running(other):
 

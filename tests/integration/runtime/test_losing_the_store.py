@@ -133,7 +133,7 @@ async def test_what_is_lost_is_sent_again_and_consumers_go_on(
     assert await bodies_of(own_js) == [*early, *late, "after"]
     assert told == ["JOBS"]
     times = Counter(received.bodies)
-    assert {times[body] for body in late} == {2}, "and delivered again"
+    assert min(times[body] for body in late) >= 2, "and delivered again"
     [relayed] = await own.rows("SELECT subject, last_seq FROM api.relayed")
     assert tuple(relayed) == ("jobs.v1.>", 61)
 

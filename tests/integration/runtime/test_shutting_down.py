@@ -11,7 +11,7 @@ from pathlib import Path
 from nats.js import JetStreamContext
 
 from shared.runtime.topology import ACK_WAIT_SECONDS
-from tests.integration.runtime.stores import Received, Stores, a_message, enqueue, eventually, running
+from tests.integration.runtime.stores import PROCESS_SECONDS, Received, Stores, a_message, enqueue, eventually, running
 
 PROGRAM = Path(__file__).parent / "slow_service.py"
 ROOT = Path(__file__).parents[3]
@@ -38,7 +38,7 @@ async def a_process(stores: Stores, folder: Path, **environ: str) -> AsyncIterat
 async def said(process: asyncio.subprocess.Process, words: str) -> None:
     """Wait for a line of its log that holds these words."""
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PROCESS_SECONDS):
         while words not in (await process.stderr.readline()).decode():
             assert not process.stderr.at_eof(), f"it ended without saying {words!r}"
 
@@ -49,7 +49,7 @@ async def batch_of(folder: Path) -> list[str]:
     async def begun() -> bool:
         return (folder / "begun").exists()
 
-    await eventually(begun, "the process to begin a batch")
+    await eventually(begun, "the process to begin a batch", PROCESS_SECONDS)
     return (folder / "begun").read_text().split()
 
 
