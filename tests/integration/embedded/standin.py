@@ -1,12 +1,13 @@
 """A stack of small stand-ins: `python -m tests.integration.embedded.standin HOME [VARIANT]` runs it until SIGTERM.
 
 Two stages: `store`; then the errand `prepare`, `web` (which answers on a port) and `worker`. Beside them `runner`,
-which outlives them. Some write their name into HOME/order when they are asked to end.
+which outlives them. Some write their name into HOME/order when they are asked to end; `door` is the stop's first word.
 """
 
 import asyncio
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from infra.embedded.home import Home
@@ -68,7 +69,10 @@ def main(root: Path, variant: str) -> int:
                 outlived[entry.name] = entry.identity
         quick = Backoff(first_seconds=0.05, longest_seconds=0.4)
         try:
-            asyncio.run(Supervisor(home, stages(home, variant), running=outlived, backoff=quick).run())
+            with (root / "order").open("a") as order:
+                shut = partial(print, "door", file=order, flush=True)
+                supervisor = Supervisor(home, stages(home, variant), running=outlived, backoff=quick, on_stop=shut)
+                asyncio.run(supervisor.run())
         except StackError as error:
             print(error, file=sys.stderr)
             return 1

@@ -232,11 +232,12 @@ def test_a_second_up_finds_the_jobs_of_the_first_and_picks_up_what_runs(stack: S
 
 def test_a_killed_supervisor_is_followed_by_an_up_that_finds_everything(stack: Stack) -> None:
     job = stack.run("true")
-    before = identities(stack)
+    before, endpoint = identities(stack), stack.endpoint
     assert before["supervisor"].send(signal.SIGKILL)
     for name in PARTS - {"runner"}:
         assert before[name].gone_within(30), f"{name} outlived its supervisor"
     stack.up()
+    assert stack.endpoint == endpoint
     assert state_of(stack, job) == "SUCCEEDED"
     assert stack.run("true")["state"] == "SUCCEEDED"
 

@@ -121,10 +121,10 @@ def test_the_next_supervisor_watches_the_runner_that_outlived_the_last(stand_ins
     wait_until(lambda: stand_ins.shown("runner")["restarts"] == 1 and stand_ins.shown("runner")["pid"], "a new runner")
 
 
-def test_stops_the_last_stage_first(stand_ins: StandIns) -> None:
+def test_shuts_the_door_and_then_stops_the_last_stage_first(stand_ins: StandIns) -> None:
     stand_ins.up()
     assert commands.down(stand_ins.home.root) == 0
-    assert (stand_ins.home.root / "order").read_text().split() == ["worker", "store"]
+    assert (stand_ins.home.root / "order").read_text().split() == ["door", "worker", "store"]
     assert stand_ins.started[0].wait(10) == 0
 
 
