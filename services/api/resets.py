@@ -73,7 +73,6 @@ class Resets:
         if not self._lease.held or not await self.pending():
             return 0
         async with self._store.transaction() as tx:
-            await self._lease.check(tx.tx)
             await tx.tx.execute(LOCK)
             rows = await tx.tx.fetch(NEXT, PAGE)
             records = await tx.lock(row["id"] for row in rows)
@@ -82,6 +81,7 @@ class Resets:
             else:
                 await tx.tx.execute(GO_ON, rows[-1]["id"])
             await tx.apply(self._changes(records, rows))
+            await self._lease.check(tx.tx)  # last: a transaction that has checked may not idle for long
             return len(rows)
 
     async def catch_up(self, jobs: Sequence[str]) -> None:

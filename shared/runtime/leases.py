@@ -82,7 +82,9 @@ class Lease:
     async def check(self, tx: Tx, epoch: int | None = None) -> None:
         """Have the transaction commit only under this lease; raise `LeaseLost` where another replica has it.
 
-        With `epoch`, the one in which the work began: a lease that was lost and taken again in between does not do.
+        It may come first or last. From then on the transaction may idle for `TTL_SECONDS` at a time, so it comes last
+        where much is computed between the statements. With `epoch`, the one in which the work began: a lease that was
+        lost and taken again in between does not do.
         """
         epoch = self.epoch if epoch is None else epoch
         idle_limit = f"{TTL_SECONDS:g}s"
@@ -144,7 +146,7 @@ class Leases:
         connection = await self._database.connection()
         try:
             with connection_errors():
-                await connection.execute(_DECLARE, list(self._leases))
+                await connection.execute(_DECLARE, list(self._leases), timeout=_ANSWER_SECONDS)
                 while not self._stop.is_set():
                     for lease in self._leases.values():
                         if await lease.keep(connection):
