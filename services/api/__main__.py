@@ -72,8 +72,8 @@ def handed_down(number: int) -> socket.socket:
         return door
     except OSError as error:
         raise SettingsError(
-            f"TIDEGATE_HTTP_FD: descriptor {number} is no socket of this process ({error.strerror}); hand down a bound "
-            "one, or set TIDEGATE_HTTP_HOST and TIDEGATE_HTTP_PORT instead"
+            f"TIDEGATE_HTTP_FD: descriptor {number} is no socket that this process can listen on ({error.strerror}); "
+            "hand down a bound one, or set TIDEGATE_HTTP_HOST and TIDEGATE_HTTP_PORT instead"
         ) from error
 
 

@@ -1,19 +1,35 @@
-"""What a process of `api` still does once it was told to end, seen from a connection."""
+"""The door of a process of `api`: handed down by whoever starts it, and not shut on those who are in already."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 import uvicorn
 
-from services.api.__main__ import Server
+from services.api.__main__ import Server, handed_down
 from services.api.feed import Feed
+from shared.runtime.errors import SettingsError
 
 
 async def _answer(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
     """An application that has one answer."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
+
+
+def test_a_socket_that_was_handed_down_takes_connections_from_then_on() -> None:
+    with socket.socket() as given:
+        given.bind(("127.0.0.1", 0))
+        with handed_down(given.fileno()) as door, socket.create_connection(door.getsockname(), timeout=10):
+            given.detach()
+
+
+@pytest.mark.parametrize("kind", ["a file", "nothing"])
+def test_a_descriptor_that_is_no_socket_is_refused_by_its_variable(kind: str) -> None:
+    with open("/dev/null") as file, pytest.raises(SettingsError, match="TIDEGATE_HTTP_FD"):
+        handed_down(file.fileno() if kind == "a file" else 999_999)
 
 
 async def test_whoever_got_a_connection_is_answered_though_the_request_comes_after_the_end_was_asked_for() -> None:

@@ -1,5 +1,6 @@
 """Several processes of a service: how they are asked for, what they are called, and one door for all of `api`."""
 
+import inspect
 import os
 import signal
 from pathlib import Path
@@ -11,10 +12,13 @@ from infra.embedded import commands
 from infra.embedded.home import Home
 from infra.embedded.options import Options
 from infra.embedded.replicas import ReplicasError, names, parse
+from infra.embedded.stack import Stack
 from infra.embedded.state import State
 from shared.contracts.subjects import SERVICES
+from shared.runtime.database import Database
 from tests.e2e.load import Requests
-from tests.e2e.stacks import Stack, eventually
+from tests.e2e.stacks import Stack as RunningStack
+from tests.e2e.stacks import eventually
 from tests.integration.embedded.conftest import rows_of
 
 
@@ -57,7 +61,19 @@ def test_the_first_replica_has_the_plain_name() -> None:
     assert list(names("api", {"api": 3})) == ["api", "api-2", "api-3"]
 
 
-def test_every_replica_is_a_process_that_knows_its_name_and_answers_on_a_port_of_its_own(replicated: Stack) -> None:
+def test_the_database_has_room_for_the_connections_of_every_replica(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.make()
+    first, *_ = Stack.lay_out(Options(home.root, replicas=parse("all=8")), {}).stages()
+    postgres = next(process for process in first.processes if process.name == "postgres")
+    room = next(word.partition("=")[2] for word in postgres.command if word.startswith("--max_connections="))
+    a_pool = int(inspect.signature(Database).parameters["max_connections"].default)
+    assert int(room) > 8 * len(SERVICES) * a_pool
+
+
+def test_every_replica_is_a_process_that_knows_its_name_and_answers_on_a_port_of_its_own(
+    replicated: RunningStack,
+) -> None:
     rows = rows_of(replicated)
     replicas = ["api", "api-2", "gatekeeper", "gatekeeper-2", "gatekeeper-3"]
     assert set(rows) == {"postgres", "nats", "runner", "topology", *SERVICES, *replicas}
@@ -71,7 +87,7 @@ def test_every_replica_is_a_process_that_knows_its_name_and_answers_on_a_port_of
     assert None not in asked
 
 
-def test_every_replica_has_a_log_of_its_own(replicated: Stack) -> None:
+def test_every_replica_has_a_log_of_its_own(replicated: RunningStack) -> None:
     shown = replicated.cli("logs", "gatekeeper-3")
     assert shown.code == 0
     assert "gatekeeper: started" in shown.out
@@ -81,7 +97,7 @@ def test_every_replica_has_a_log_of_its_own(replicated: Stack) -> None:
 
 
 def test_another_number_of_replicas_is_not_applied_to_a_stack_that_runs(
-    replicated: Stack, capsys: pytest.CaptureFixture[str]
+    replicated: RunningStack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     same = {"gatekeeper": 3, "api": 2, "stager": 1}
     assert commands.up(Options(replicated.home, replicas=same, detach=True)) == 0
@@ -92,12 +108,12 @@ def test_another_number_of_replicas_is_not_applied_to_a_stack_that_runs(
 
 
 def test_up_refuses_what_is_no_number_of_replicas(tmp_path: Path) -> None:
-    ended = Stack(tmp_path).cli("up", "--detach", "--replicas", "postgres=2")
+    ended = RunningStack(tmp_path).cli("up", "--detach", "--replicas", "postgres=2")
     assert ended.code == 2
     assert "--replicas" in ended.err
 
 
-def test_no_request_is_refused_while_all_replicas_of_api_end_and_start(replicated: Stack) -> None:
+def test_no_request_is_refused_while_all_replicas_of_api_end_and_start(replicated: RunningStack) -> None:
     """Requests wait at the door for the first that is back."""
     before = rows_of(replicated)
     with Requests(replicated) as requests:
@@ -109,7 +125,7 @@ def test_no_request_is_refused_while_all_replicas_of_api_end_and_start(replicate
     assert requests.failed == []
 
 
-def _are_back(stack: Stack, before: dict[str, dict[str, Any]]) -> bool:
+def _are_back(stack: RunningStack, before: dict[str, dict[str, Any]]) -> bool:
     rows = rows_of(stack)
     return all(
         rows[name]["state"] == "running" and rows[name]["restarts"] == before[name]["restarts"] + 1
