@@ -53,6 +53,7 @@ async def test_services_follow_api_in_the_same_epoch_and_only_then(stores: Store
         await api.mark_in_step()
         await in_step(api, gatekeeper)
         assert gatekeeper.standing.epoch == 2
+        await launcher._standing.follow()
         assert launcher.standing.restoring, "it stands in another epoch"
     assert await stores.rows("SELECT 1 FROM gatekeeper.standing WHERE NOT restoring")
 
