@@ -20,6 +20,7 @@ from infra.embedded.binaries import find_postgres
 from infra.embedded.home import Home
 from infra.embedded.postgres import SUPERUSER, Postgres
 from shared.client import client as sdk
+from tests.bench.throughput import cpu_seconds
 from tests.e2e.stacks import Stack, superuser_url
 from tests.servers import Server, wait_until
 
@@ -32,12 +33,16 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn gave: how many jobs in which time, how many exit codes are not what they should be."""
+    """What one turn gave: how many jobs in which time, how many exit codes are not what they should be.
+
+    `cpu_seconds` are those of every process that took part, the jobs' own commands included, but for who submits.
+    """
 
     jobs: int
     seconds: float
     wrong: int
     transactions: int
+    cpu_seconds: float
 
     @property
     def rate(self) -> float:
@@ -78,14 +83,15 @@ class Tidegate:
             self._settings = asyncio.run(_settings(url))
             with self._stack.client() as client:
                 self._run(client, WARM_UP)
-                before = asyncio.run(_transactions(url))
+                pids = [row["pid"] for row in self._stack.processes().values()]
+                before, cpu = asyncio.run(_transactions(url)), _cpu(pids)
                 began = time.monotonic()
                 ids = self._run(client, jobs)
                 took = time.monotonic() - began
-                after = asyncio.run(_transactions(url))
+                after, cpu = asyncio.run(_transactions(url)), _cpu(pids) - cpu
                 codes = {job: client.job(job).exit.code for job in ids}
             wrong = sum(codes[job] != code_of(argv) for job, (_, argv) in zip(ids, jobs, strict=True))
-            return Turn(len(jobs), took, wrong, after - before)
+            return Turn(len(jobs), took, wrong, after - before, cpu)
         finally:
             self._stack.down()
 
@@ -147,13 +153,15 @@ class Queue:
         workers = [subprocess.Popen(words) for _ in range(self._workers)]
         try:
             asyncio.run(self._run(url, WARM_UP))
-            before = asyncio.run(_transactions(url))
+            pids = [self._server.pid, *(worker.pid for worker in workers)]
+            before, cpu = asyncio.run(_transactions(url)), _cpu(pids)
             began = time.monotonic()
             asyncio.run(self._run(url, jobs))
             took = time.monotonic() - began
-            after = asyncio.run(_transactions(url))
+            after, cpu = asyncio.run(_transactions(url)), _cpu(pids) - cpu
             codes = asyncio.run(_codes(url))
-            return Turn(len(jobs), took, sum(codes.get(n) != code_of(argv) for n, argv in jobs), after - before)
+            wrong = sum(codes.get(number) != code_of(argv) for number, argv in jobs)
+            return Turn(len(jobs), took, wrong, after - before, cpu)
         finally:
             for worker in workers:
                 worker.terminate()
@@ -179,6 +187,10 @@ SELECT count(*) FROM unnest($1::bigint[]) AS given (number) WHERE number NOT IN 
 def code_of(argv: tuple[str, ...]) -> int:
     """The exit code that a command has to have."""
     return 0 if argv == ("true",) else int(argv[-1].split()[-1])
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    return sum(cpu_seconds(pid) for pid in pids)
 
 
 async def _settings(url: str) -> dict[str, str]:

@@ -62,14 +62,27 @@ def take_turns(contestants: Sequence[Contestant], jobs: Jobs, rounds: int) -> di
 
 
 def report(turns: Mapping[str, Sequence[Turn]], ours: str) -> None:
-    """Medians, and the ratio to each of the others within each round."""
-    print("\n                jobs/s (median)   transactions/job   ratio of tidegate to it, by rounds")
+    """Medians, and the ratios of ours to each of the others within each round.
+
+    CPU a job is what remains telling on a machine that others load: they take time away, and little of that.
+    """
+    print(
+        "\n                 jobs/s   transactions/job   CPU ms/job   jobs/s of ours to it, by rounds       CPU of ours"
+    )
     for name, some in turns.items():
-        ratios = [mine.rate / its.rate for mine, its in zip(turns[ours], some, strict=True)]
-        shown = "" if name == ours else f"{statistics.median(ratios):.2f} ({', '.join(f'{r:.2f}' for r in ratios)})"
-        rate = statistics.median(turn.rate for turn in some)
-        transactions = statistics.median(turn.transactions / turn.jobs for turn in some)
-        print(f"  {name:<14} {rate:14.0f} {transactions:18.2f}   {shown}")
+        rate, transactions, cpu = (
+            statistics.median(values)
+            for values in zip(
+                *((t.rate, t.transactions / t.jobs, t.cpu_seconds / t.jobs * 1000) for t in some), strict=True
+            )
+        )
+        line = f"  {name:<14} {rate:7.0f} {transactions:18.2f} {cpu:12.1f}"
+        if name != ours:
+            rates = [mine.rate / its.rate for mine, its in zip(turns[ours], some, strict=True)]
+            spent = [mine.cpu_seconds / its.cpu_seconds for mine, its in zip(turns[ours], some, strict=True)]
+            by_rounds = f"{statistics.median(rates):.2f} ({', '.join(f'{ratio:.2f}' for ratio in rates)})"
+            line += f"   {by_rounds:<35}   {statistics.median(spent):.2f} times its"
+        print(line)
 
 
 if __name__ == "__main__":

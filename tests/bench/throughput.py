@@ -97,12 +97,19 @@ def measure(stack: Stack, jobs: int, idle: int, spawned: float) -> int:
     )
     print("process        CPU share  CPU ms/job  peak memory")
     over = []
-    for name, row in sorted(stack.processes().items()):
-        spent = after.cpu_seconds.get(name, 0.0) - before.cpu_seconds.get(name, 0.0)
+    spending = {name: after.cpu_seconds[name] - before.cpu_seconds.get(name, 0.0) for name in after.cpu_seconds}
+    for name, row in sorted(stack.processes().items(), key=lambda item: -spending.get(item[0], 0.0)):
+        spent = spending.get(name, 0.0)
         peak = peak_memory_mb(row["pid"])
         print(f"  {name:<12} {spent / took:8.0%}  {spent / jobs * 1000:10.2f}  {peak:8.0f} MB")
         if name in SERVICES and peak > AIM_MEMORY_MB:
             over.append(name)
+    dearest = sorted(spending, key=lambda name: -spending[name])[:3]
+    print(
+        f"{sum(spending.values()) / jobs * 1000:.1f} CPU ms/job in all; the biggest three costs: "
+        + ", ".join(f"{name} {spending[name] / sum(spending.values()):.0%}" for name in dearest)
+        + "; `runner` is one supervisor and the command itself, a fork each"
+    )
     print(f"services over {AIM_MEMORY_MB} MB: {', '.join(over) or 'none'}")
     return 0 if states == [State.SUCCEEDED] * jobs else 1
 
