@@ -80,7 +80,11 @@ class Tending:
             self.unsettled.add(submission)
 
     def _has_ended(self, submission: str) -> bool:
-        return read_record(layout.record_path(self.root, submission, layout.EXIT)) is not None
+        """By the record of its end, which may have been released before this process came to look."""
+        if read_record(layout.record_path(self.root, submission, layout.EXIT)) is not None:
+            return True
+        released = f"{self.root}/{layout.RELEASED}"
+        return any(os.path.lexists(f"{released}/{day}/{submission}.{layout.EXIT}.json") for day in os.listdir(released))
 
     def _follow(self, submission: str, claim: dict[str, object]) -> bool:
         supervisor = claim["supervisor"]

@@ -7,7 +7,9 @@ import pytest
 
 from shared.backends.local import layout, uids
 from shared.backends.local.devices import Devices, find_devices
+from shared.backends.local.launching import Launching
 from shared.backends.local.options import parse
+from shared.backends.local.tending import Tending
 
 
 def test_the_command_line_is_read() -> None:
@@ -51,6 +53,23 @@ def test_what_a_live_submission_holds_is_held_though_there_are_fewer_now() -> No
     devices.mark_held("a", [1, 5])
     assert devices.free == 1
     assert devices.take("b", 1) == [0]
+
+
+def test_what_was_released_before_the_host_came_to_look_has_ended(tmp_path: Path) -> None:
+    """Else every process of the machine would be looked through for what it might have left."""
+    layout.make_root(str(tmp_path))
+    (tmp_path / "released" / "2026-11-30").mkdir()
+    (tmp_path / "released" / "2026-11-30" / "ours.exit.json").write_text("{}")
+    launching = Launching(str(tmp_path), Devices(1, virtual=True), slots=1)
+    launching.adopt("ours", [0])
+    launching.adopt("another", [])
+    tending = Tending(str(tmp_path), launching)
+    for submission in ("ours", "another"):
+        pidfd = os.pidfd_open(os.getpid())
+        tending.pidfds[pidfd] = submission
+        tending.supervisor_ended(pidfd)
+    assert tending.unsettled == {"another"}
+    assert (launching.live, launching.devices.free) == ({"another"}, 1)
 
 
 def test_gpus_are_virtual_where_asked_or_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
