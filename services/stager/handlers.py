@@ -159,7 +159,9 @@ class _Batch:
         )
         match decide(record, known):
             case domain.Drop():
-                return
+                # Another replica may have voted, on news of a stop, while the directory was made for an older record.
+                if _voted_unstaged(rows.get(record.attempt)):
+                    self.unstaged.append(record.id)
             case domain.Note():
                 self._put(rows, write(rows[record.attempt].known.stage))
             case domain.StageIn():
@@ -193,6 +195,11 @@ class _Batch:
 def _step_before(record: JobRecord) -> str | None:
     """The job of the pipeline's step before this one."""
     return None if record.pipeline is None else record.pipeline.after
+
+
+def _voted_unstaged(row: Row | None) -> bool:
+    """Whether the vote was given and nothing was staged before it."""
+    return row is not None and any(fact["kind"] == "staging_sealed" and not fact["staged"] for fact in row.facts)
 
 
 def is_plain(spec: JobSpec, attempt: int) -> bool:

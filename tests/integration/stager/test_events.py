@@ -90,6 +90,19 @@ async def test_a_stop_before_anything_was_staged_is_a_vote(world: World) -> None
     assert world.records[job].state == "STOPPED"
 
 
+async def test_a_directory_made_while_another_replica_voted_is_taken_away(world: World) -> None:
+    job = world.record("true")
+    early = world.records[job]
+    world.apply(job, [stop()])
+    async with world.stager():
+        await world.publish(job, "desired")
+        await world.told_of(job, "staging_sealed")
+        directory = world.workdir(job, 1)
+        directory.mkdir(parents=True)
+        await world.publish(job, record=early)
+        await eventually(lambda: not directory.exists(), "the directory to be taken away")
+
+
 async def test_a_stop_while_staged_is_on_its_way_never_says_that_nothing_was_staged(world: World) -> None:
     """`api` has not seen `staged` when it asks for the vote."""
     world.applies = False
