@@ -80,6 +80,8 @@ class Verdict:
         self.areas: list[str] = []
         """Staged or copied by somebody whose work does not count."""
         self.casualties: set[str] = set()
+        self.unrecorded: set[str] = set()
+        """Jobs that ran and of whose end the runner has no record."""
 
     def __str__(self) -> str:
         found = [*self.wrong, *self.left, *self.areas]
@@ -98,6 +100,8 @@ def all_end_right(
         verdict = judge(stand, load)
         if len(verdict.casualties) > casualties:
             verdict.wrong += [f"{job} is lost, though its supervisor lived" for job in verdict.casualties]
+        if len(verdict.casualties | verdict.unrecorded) > casualties:
+            verdict.left += [f"{job} ran, and the runner has no record of its end" for job in verdict.unrecorded]
         assert not verdict.wrong, f"wrong:\n  {verdict}\nin {stand.home}"
         if not verdict.left and (somebody_is_frozen or not verdict.areas):
             break
@@ -221,16 +225,16 @@ def _metered_once(stand: Stand, load: Load, segments: list[Any], verdict: Verdic
     for job in load.wanted:
         if periods[job] > 1:
             verdict.wrong.append(f"{job} has {periods[job]} segments")
-        if job in verdict.casualties:
+        if ran[f"{job} 1"] > runs[job]:
+            verdict.unrecorded.add(job)
+        if job in verdict.casualties | verdict.unrecorded:
             if kept[job] != told[job]:
-                verdict.left.append(f"{job} is lost, has segments of {kept[job]} ms and lines of {told[job]}")
+                verdict.left.append(f"{job} has no recorded end, segments of {kept[job]} ms and lines of {told[job]}")
             continue
         if (kept[job], told[job]) != (measured[job], measured[job]):
             verdict.left.append(
                 f"{job} held GPUs for {measured[job]} ms, has segments of {kept[job]} and lines of {told[job]}"
             )
-        if ran[f"{job} 1"] > runs[job]:
-            verdict.left.append(f"{job} ran, and the runner has no record of its end")
 
 
 def _added_up(rows: Iterable[Any]) -> dict[str, int]:
