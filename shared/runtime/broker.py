@@ -246,8 +246,9 @@ class Broker:
         if not self._closing:
             self._log.warning("broker lost, reconnecting", url=self._url)
         self.connections += 1
-        # nats-py would write what is buffered to the next server before anybody can look at that server's streams
-        self.client._pending, self.client._pending_data_size = [], 0
+        if (connection := self.faststream._connection) is not None:
+            # nats-py would write what is buffered to the next server before anybody can look at that one's streams
+            connection._pending, connection._pending_data_size = [], 0
         for waiting in self._waiting.values():
             _end(waiting, BrokerUnavailable("NATS went away before it answered"))
 
