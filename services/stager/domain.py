@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from shared.lifecycle.duties import Duty, duties
 from shared.lifecycle.picture import picture
@@ -13,6 +13,7 @@ from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import ACTIVE, State
 from shared.lifecycle.verdict import exit_reason
 
+_ABOUT: Final = timedelta(hours=1)  # a backup takes a while, and somebody has written down when it was made
 Outcome = Literal["none", "verified", "missing", "failed"]
 
 
@@ -105,8 +106,8 @@ Move = Drop | Note | StageIn | CopyBack | ReturnToStaged | Seal | Adopt | Answer
 
 def concerns(record: JobRecord, backup_at: datetime | None = None) -> bool:
     """Whether a record can change anything here: most events cannot, and cost nothing. `backup_at`: the rows of jobs
-    that are as old as that were taken back in time once, so that any record may know more than they do."""
-    if backup_at is not None and record.submitted_at <= backup_at:
+    that are about as old as that were taken back in time once, so that any record may know more than they do."""
+    if backup_at is not None and record.submitted_at <= backup_at + _ABOUT:
         return True
     if record.deleted or (record.state not in ACTIVE and record.state is not State.QUEUED):
         return True

@@ -17,13 +17,19 @@ from services.metering.settings import MeteringSettings
 from services.stager.settings import StagerSettings
 from services.watcher.settings import WatcherSettings
 from shared.contracts.subjects import SERVICES
-from shared.runtime.settings import PREFIX, BrokerSettings, Settings
+from shared.runtime.settings import PREFIX, BrokerSettings, DatabaseSettings, Settings
 from tests.compose.composed import FILE, ROOT, Container, compose, containers, in_order
+
+
+class RestoredSettings(DatabaseSettings, BrokerSettings):
+    """What `infra.postgres.restored` reads."""
+
 
 SETTINGS: dict[str, type[Settings]] = {
     "secrets": SecretsSettings,
     "databases": StoreSettings,
     "topology": BrokerSettings,
+    "restored": RestoredSettings,
     "api": ApiSettings,
     "gatekeeper": GatekeeperSettings,
     "stager": StagerSettings,
@@ -31,6 +37,8 @@ SETTINGS: dict[str, type[Settings]] = {
     "watcher": WatcherSettings,
     "metering": MeteringSettings,
 }
+SHARES = {"databases": "admin", "topology": "admin", "restored": "admin", "token": "people"}
+"""Whose secrets a container sees that has none by its own name."""
 WITHOUT = {"runner", "token", "postgres", "nats"}
 """What reads no settings of ours."""
 
@@ -86,15 +94,14 @@ def test_secrets_come_from_files_only() -> None:
 def test_a_container_sees_no_secrets_but_its_own() -> None:
     for container in containers():
         seen = {volume for volume in container.volumes.values() if volume.startswith("secrets-")}
-        own = {"databases": "admin", "topology": "admin", "token": "people"}.get(container.name, container.name)
+        own = SHARES.get(container.name, container.name)
         assert seen <= {f"secrets-{own}"} or container.name == "secrets"
     assert {f"secrets-{name}" for name in OWNERS} == set(by_name("secrets").volumes.values())
 
 
 def test_secrets_belong_to_the_user_of_their_container() -> None:
-    users = {"databases": "admin", "topology": "admin", "token": "people"}
     for container in containers():
-        owner = OWNERS.get(users.get(container.name, container.name))
+        owner = OWNERS.get(SHARES.get(container.name, container.name))
         if container.is_ours and owner is not None:
             assert container.what["user"] == f"{owner}:{owner}", container.name
 
@@ -109,7 +116,7 @@ def test_only_loopback_is_published() -> None:
 
 
 def test_whatever_runs_on_is_started_again_and_what_can_be_asked_is() -> None:
-    once = {"secrets", "databases", "token"}
+    once = {"secrets", "databases", "token", "restored"}
     for container in containers():
         assert (container.what.get("restart") == "unless-stopped") == (container.name not in once)
         assert ("healthcheck" in container.what) == (container.name not in once | {"topology"})
