@@ -14,6 +14,10 @@ T ?= tests
 ARGS ?=
 PYTEST ?=
 
+# How many random histories `make test-long` runs, or the seeds of those that it is to run again.
+HISTORIES ?= 300
+SEEDS ?=
+
 # The whole of the tests on every core, each worker with servers and a stack of its own; a part of them in this process.
 WORKERS := $(if $(filter tests,$(T)),--numprocesses=auto --dist=loadfile)
 
@@ -50,8 +54,8 @@ check: .venv/.all ## Format, lint, types and import contracts: what CI runs befo
 test: .venv/.all ## Run the tests, or a part: make test T=tests/unit/gatekeeper
 	$(BIN)/pytest --session-timeout=600 $(WORKERS) $(T) $(PYTEST)
 
-test-long: .venv/.all ## Run the hours of random schedules
-	$(BIN)/pytest -m long $(T) $(PYTEST)
+test-long: .venv/.all ## Kill and freeze at every failpoint, then at random (HISTORIES=300; SEEDS=1,2 replays)
+	TIDEGATE_CHAOS_SEEDS="$(SEEDS)" TIDEGATE_CHAOS_HISTORIES="$(HISTORIES)" $(BIN)/pytest -m long -s $(T) $(PYTEST)
 
 bench: .venv/.base ## Measure throughput, latency and cost per job on this machine
 	$(BIN)/python -m tests.bench.throughput $(ARGS)
