@@ -28,7 +28,7 @@ _PUBLISHES: Final = {
     "watcher": (cluster_subject("*", "*"), logs_subject("*")),
     "metering": (usage_subject("*", "*"),),
 }
-_LOOKS_AT: Final = {"api": tuple(CONSUMERS)}
+_LOOKS_AT: Final = {"api": tuple(CONSUMERS), "gatekeeper": ("gatekeeper",)}
 """Consumers of which a service may know how far they are."""
 _READS_AGAIN: Final = {"metering": ("USAGE",)}
 """Streams whose messages a service may look up: its own, to see what it sent before a restore of the database."""

@@ -27,13 +27,15 @@ _held = _meter.create_counter("tidegate_gatekeeper_held", description="Attempts 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the settings say. `source` names this replica in its facts; `standing` tells the database's epoch, and
-    whether it was restored and nobody knows yet what runs: then nothing is admitted."""
+    whether it was restored and nobody knows yet what runs: then nothing is admitted. `hears`: the silence of a
+    cluster is its own."""
 
     default: Limits
     silent_after: timedelta
     keep_after: timedelta
     source: str
     standing: Callable[[], Standing] = lambda: _NEVER_RESTORED
+    hears: Callable[[], bool] = lambda: True
 
     @property
     def epoch(self) -> int:

@@ -1,32 +1,39 @@
 """Wires the gatekeeper: settings, stores, handlers."""
 
 from datetime import timedelta
+from typing import Final
 
 from services.gatekeeper.admission import Policy
 from services.gatekeeper.audit import Audit
 from services.gatekeeper.handlers import Gatekeeper
 from services.gatekeeper.queries import Queries
+from services.gatekeeper.restored import Restored
 from services.gatekeeper.room import Limits
 from services.gatekeeper.settings import GatekeeperSettings
 from shared.runtime.clock import Clock
 from shared.runtime.service import Service, Work
 
+_LOOK_SECONDS: Final = 0.5
+
 
 def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Service:
     """The service, ready to run."""
     service = Service("gatekeeper", settings, clock=clock)
+    restored = Restored(lambda: service.standing, service.broker.lag)
     policy = Policy(
         default=Limits(settings.default_slots, settings.default_gpus),
         silent_after=timedelta(seconds=settings.cluster_silent_seconds),
         keep_after=timedelta(seconds=settings.keep_after_seconds),
         source=f"gatekeeper/{settings.replica}",
-        standing=lambda: service.standing,
+        standing=restored.now,
     )
     gatekeeper = Gatekeeper(service.db, service.clock, policy)
     queries = Queries(service.db, service.clock, policy)
     audit = Audit(service.db, service.clock, gatekeeper, lambda body: service.call("api", "newest", body))
     service.consume("gatekeeper")(gatekeeper.on_events)
     service.consume("gatekeeper_clusters")(gatekeeper.on_clusters)
+    service.on_start(restored.look)
+    service.every(_LOOK_SECONDS)(restored.look)
     turn = service.lease("pass")
 
     def alone(work: Work) -> Work:

@@ -153,7 +153,8 @@ class Gatekeeper:
         """Those who were told that their cluster is full and it fell silent, and the other way round."""
         room = Room.of(pools, {}, self._policy.default, (), now, self._policy.silent_after, self._policy.restoring)
         offers = {key: room.offers(*asked) for key in keys if (asked := pool_of(key)) is not None}
-        silent = [key for key, found in offers.items() if found and not any(map(room.known, found))]
+        unknown = [key for key, found in offers.items() if found and not any(map(room.known, found))]
+        silent = unknown if self._policy.hears() or self._policy.restoring else []
         heard = [key for key, found in offers.items() if any(map(room.known, found))]
         return [
             *await store.told_otherwise(silent, UNKNOWN, BATCH),

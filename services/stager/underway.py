@@ -74,7 +74,8 @@ class Held:
         """The work has ended."""
         for trace, fd in self._files.items():
             if self.settled:
-                os.unlink(f"{self._folder}/{trace}")
+                with suppress(FileNotFoundError):  # somebody has cleared the folder by hand
+                    os.unlink(f"{self._folder}/{trace}")
             os.close(fd)
         self._files.clear()
 

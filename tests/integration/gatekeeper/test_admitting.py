@@ -187,6 +187,21 @@ async def test_a_silent_cluster_is_unknown_until_it_reports_again(world: World) 
     assert await world.admitted() == [waiting]
 
 
+async def test_a_cluster_that_could_not_be_heard_is_not_called_silent(world: World) -> None:
+    """Else an outage of the broker would tell everybody who waits, twice."""
+    await world.cluster("local", gpus=2)
+    running, waiting = await world.submit(2, gpus=2)
+    assert await world.admitted() == [running]
+    assert list(await world.held()) == [waiting]
+    world.hears = False
+    world.clock.advance(timedelta(minutes=2))
+    await world.gatekeeper.tick()
+    assert await world.held() == {}
+    world.hears = True
+    await world.gatekeeper.tick()
+    assert list(await world.held()) == [waiting]
+
+
 async def test_an_unreachable_cluster_is_unknown_and_keeps_its_size(world: World) -> None:
     world.clock.advance(timedelta(seconds=5))
     await world.cluster(gpus=0, slots=0, reachable=False)

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from services.gatekeeper.restored import Restored
 from shared.lifecycle import facts as f
 from shared.lifecycle.record import JobRecord
+from shared.runtime.standing import Standing
 from tests.integration.gatekeeper.world import World
 
 
@@ -35,6 +37,28 @@ async def test_admits_nothing_while_restoring_and_says_so_at_the_gate(world: Wor
     [admitted] = await world.facts()
     assert isinstance(admitted, f.Admitted)
     assert admitted.version == f.Version(epoch=2, n=admitted.admission)
+
+
+async def test_goes_on_waiting_until_the_last_event_of_the_restore_was_handled() -> None:
+    told = Standing(epoch=2, restoring=True, backup_at=None)
+    left = 3
+
+    async def lag(consumer: str) -> int:
+        assert consumer == "gatekeeper"
+        return left
+
+    standing = Restored(lambda: told, lag)
+    await standing.look()
+    told = replace(told, restoring=False)
+    assert standing.now().restoring
+    await standing.look()
+    assert standing.now().restoring
+    left = 0
+    await standing.look()
+    assert standing.now() == told
+    left = 3
+    await standing.look()
+    assert standing.now() == told, "later on it is no restore"
 
 
 async def test_those_who_do_not_fit_afterwards_are_told_why(world: World) -> None:
