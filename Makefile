@@ -32,7 +32,7 @@ endif
 .PHONY: help setup demo up down check test test-long bench bench-peers clean
 
 help: ## List these commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.all ## Bring uv and every package into this folder (.uv, .venv)
 

@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WHEEL = f"uv-99.0.0-py3-none-manylinux_2_17_{platform.machine()}.whl"
 
 
-@pytest.mark.parametrize("target", ["help", "setup", "demo", "up", "down", "check", "test", "test-long", "bench"])
+@pytest.mark.parametrize(
+    "target", ["help", "setup", "demo", "up", "down", "check", "test", "test-long", "bench", "bench-peers"]
+)
 def test_make_help_names_every_command(target: str) -> None:
     answer = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"make {target} " in answer.stdout
