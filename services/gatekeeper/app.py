@@ -6,6 +6,7 @@ from typing import Final
 from services.gatekeeper.admission import Policy
 from services.gatekeeper.audit import Audit
 from services.gatekeeper.handlers import Gatekeeper
+from services.gatekeeper.hearing import Hearing
 from services.gatekeeper.queries import Queries
 from services.gatekeeper.restored import Restored
 from services.gatekeeper.room import Limits
@@ -20,12 +21,15 @@ def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Servic
     """The service, ready to run."""
     service = Service("gatekeeper", settings, clock=clock)
     restored = Restored(lambda: service.standing, service.broker.lag)
+    silent_after = timedelta(seconds=settings.cluster_silent_seconds)
+    hearing = Hearing(lambda: service.broker.connected, service.clock, silent_after)
     policy = Policy(
         default=Limits(settings.default_slots, settings.default_gpus),
-        silent_after=timedelta(seconds=settings.cluster_silent_seconds),
+        silent_after=silent_after,
         keep_after=timedelta(seconds=settings.keep_after_seconds),
         source=f"gatekeeper/{settings.replica}",
         standing=restored.now,
+        hears=hearing.hears,
     )
     gatekeeper = Gatekeeper(service.db, service.clock, policy)
     queries = Queries(service.db, service.clock, policy)

@@ -38,7 +38,9 @@ class World:
             timedelta(minutes=5),
             "gatekeeper/test",
             standing=lambda: self.standing,
+            hears=lambda: self.connected,
         )
+        self.connected = True
         self.gatekeeper = Gatekeeper(db, self.clock, policy)
         self.queries = Queries(db, self.clock, policy)
         self.records: dict[str, JobRecord] = {}
