@@ -12,7 +12,7 @@ from tests.e2e.stacks import Stack
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(450)
 def test_the_demo_trains_exports_and_evaluates_a_classifier_and_reads_its_accuracy_from_the_copied_files(
     tmp_path: Path,
 ) -> None:
@@ -25,7 +25,7 @@ def test_the_demo_trains_exports_and_evaluates_a_classifier_and_reads_its_accura
             env=environ,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=420,
             check=False,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
