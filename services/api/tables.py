@@ -136,7 +136,7 @@ class Event(Base, table=True):
     __table_args__ = (
         Index("events_in_tenant", "tenant", "position", unique=True),
         Index("events_unsent", "id", postgresql_where=text("sent_at IS NULL")),
-        Index("events_sent", "sent_at", postgresql_using="brin"),
+        Index("events_sent", "sent_at", postgresql_using="brin", postgresql_where=text("sent_at IS NOT NULL")),
     )
     job: str = _text(key=True)
     epoch: int = _number(key=True)
