@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.chaos.load import a_ledger
 from tests.chaos.orders import Fault
-from tests.chaos.stand import SLOTS, Stand
+from tests.chaos.stand import GPUS, SLOTS, Stand
 from tests.chaos.storm import History, happen
 
 _SEEDS = random.SystemRandom()
@@ -17,9 +17,10 @@ _SEEDS = random.SystemRandom()
 class Ground:
     """Histories one after the other, each told to `tell`."""
 
-    def __init__(self, folder: Callable[[], Path], *, slots: int = SLOTS) -> None:
+    def __init__(self, folder: Callable[[], Path], *, slots: int = SLOTS, gpus: int = GPUS) -> None:
         self._folder = folder
         self._slots = slots
+        self._gpus = gpus
         self._stand: Stand | None = None
         self.histories: list[History] = []
         self._number = itertools.count(1)
@@ -30,7 +31,7 @@ class Ground:
         if self._stand is None:
             home = self._folder() / "home"
             home.mkdir()
-            self._stand = Stand(home, slots=self._slots)
+            self._stand = Stand(home, slots=self._slots, gpus=self._gpus)
             self._stand.begin()
         return self._stand
 

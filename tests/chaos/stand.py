@@ -30,6 +30,7 @@ from tests.e2e.stacks import Stack, superuser_url
 T = TypeVar("T")
 REPLICAS = 2
 SLOTS = 16
+GPUS = 8
 _READY_SECONDS = 300
 _LOST_AFTER_SECONDS = 15
 _AWAY_SECONDS = 120
@@ -48,7 +49,7 @@ _PATIENCE_SECONDS = 5
 class Stand(Stack):
     """The stack under test."""
 
-    gpus: int = 8
+    gpus: int = GPUS
     slots: int = SLOTS
     replicas: int = REPLICAS
     supervisor: subprocess.Popen[bytes] | None = field(default=None, repr=False)

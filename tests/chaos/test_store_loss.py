@@ -43,7 +43,7 @@ SIZES = [pytest.param(SMALL, id="few jobs"), pytest.param(FULL, id="200 jobs", m
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    made = Ground(lambda: tmp_path_factory.mktemp("losses"), slots=256)
+    made = Ground(lambda: tmp_path_factory.mktemp("losses"), slots=256, gpus=256)
     yield made
     made.end()
 
@@ -108,6 +108,8 @@ def _history(ground: Ground, record: Record, size: Size, lose: Callable[[Stand, 
             all_end_right(stand, load, SETTLE_SECONDS)
             complaint = None
         finally:
+            if complaint is not None:
+                ground.end()
             record(PROPERTY, History(seed, (), len(load.wanted), time.monotonic() - begun, complaint).told())
 
 
