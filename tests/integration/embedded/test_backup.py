@@ -20,12 +20,14 @@ from infra.embedded.postgres import DATABASE, SUPERUSER, Postgres
 from infra.embedded.processes import Identity, start
 from infra.embedded.restored import Restored, forget, put_in_place
 from tests.e2e.stacks import Ended, Stack, eventually
-from tests.integration.embedded.conftest import REPLICATED
 
 
 @pytest.fixture(scope="module")
-def stack(replicated: Stack) -> Stack:
-    return replicated
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = Stack(tmp_path_factory.mktemp("backup"))
+    running.up("--virtual-gpus", "2")
+    yield running
+    running.down()
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +211,7 @@ def test_a_restored_stack_knows_what_the_backup_knew_and_runs_nothing_twice(
     kept = [path for path in stack.home.iterdir() if path.name.startswith("pg.before-")]
     assert len(kept) == 1
     assert str(kept[0]) in ended.out
-    said = stack.cli("up", "--detach", *REPLICATED)
+    said = stack.cli("up", "--detach", "--virtual-gpus", "2")
     assert said.code == 0, said.err
     assert "nothing is launched before what runs is seen" in said.out
     eventually(lambda: not kept[0].exists(), "what was there before to go once the start has gone well")

@@ -1,0 +1,139 @@
+"""A whole stack goes on: with several processes of a service, while they end, when a server dies or loses its store."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from infra.embedded import commands
+from infra.embedded.home import Home
+from infra.embedded.options import Options
+from infra.embedded.state import State
+from shared.contracts.subjects import SERVICES
+from tests.e2e.load import Requests
+from tests.e2e.stacks import Stack, eventually
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = Stack(tmp_path_factory.mktemp("replicated"))
+    running.up("--virtual-gpus", "2", "--replicas", "gatekeeper=3,api=2")
+    yield running
+    running.down()
+
+
+def rows_of(stack: Stack) -> dict[str, dict[str, Any]]:
+    """What `ps` shows, by name, without the cost of a process for each look."""
+    return {row["name"]: row for row in commands.ps(stack.home)}
+
+
+def test_every_replica_is_a_process_that_knows_its_name_and_answers_on_a_port_of_its_own(
+    stack: Stack,
+) -> None:
+    rows = rows_of(stack)
+    replicas = ["api", "api-2", "gatekeeper", "gatekeeper-2", "gatekeeper-3"]
+    assert set(rows) == {"postgres", "nats", "runner", "topology", *SERVICES, *replicas}
+    assert {row["state"] for row in rows.values()} == {"running"}
+    environs = [Path(f"/proc/{rows[name]['pid']}/environ").read_text().split("\0") for name in replicas]
+    assert all(f"TIDEGATE_REPLICA={name}" in environ for name, environ in zip(replicas, environs, strict=True))
+    state = State.read(Home(stack.home))
+    assert state is not None
+    asked = {entry.ready for entry in state.processes if entry.name in replicas}
+    assert len(asked) == len(replicas)
+    assert None not in asked
+
+
+def test_every_replica_has_a_log_of_its_own(stack: Stack) -> None:
+    shown = stack.cli("logs", "gatekeeper-3")
+    assert shown.code == 0
+    assert "gatekeeper: started" in shown.out
+    missing = stack.cli("logs", "gatekeeper-4")
+    assert missing.code == 3
+    assert "gatekeeper-3" in missing.err
+
+
+def test_another_number_of_replicas_is_not_applied_to_a_stack_that_runs(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = {"gatekeeper": 3, "api": 2, "stager": 1}
+    assert commands.up(Options(stack.home, replicas=same, detach=True)) == 0
+    assert commands.up(Options(stack.home, replicas=same | {"gatekeeper": 2, "launcher": 2}, detach=True)) == 3
+    told = capsys.readouterr().err
+    assert "--replicas gatekeeper=2 (it has 3), --replicas launcher=2 (it has 1)." in told
+    assert "stager" not in told
+
+
+def test_no_request_is_refused_while_all_replicas_of_api_end_and_start(stack: Stack) -> None:
+    """Requests wait at the door for the first that is back."""
+    before = rows_of(stack)
+    with Requests(stack) as requests:
+        requests.more()
+        for name in ("api", "api-2"):
+            os.kill(before[name]["pid"], signal.SIGTERM)
+        eventually(lambda: _are_back(stack, before), "both to be back")
+        requests.more()
+    assert requests.failed == []
+
+
+def _are_back(stack: Stack, before: dict[str, dict[str, Any]]) -> bool:
+    rows = rows_of(stack)
+    return all(
+        rows[name]["state"] == "running" and rows[name]["restarts"] == before[name]["restarts"] + 1
+        for name in ("api", "api-2")
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "number"),
+    [
+        pytest.param("postgres", signal.SIGQUIT, id="postgres is shut down at once"),
+        pytest.param("postgres", signal.SIGKILL, id="postgres is killed"),
+        pytest.param("nats", signal.SIGKILL, id="nats is killed"),
+        pytest.param("runner", signal.SIGKILL, id="the runner is killed"),
+    ],
+)
+def test_a_server_that_dies_is_shown_as_gone_and_is_started_again(
+    stack: Stack, server: str, number: signal.Signals
+) -> None:
+    before = rows_of(stack)[server]
+    with stack.server_down(server, number):
+        shown = rows_of(stack)[server]
+        assert (shown["state"], shown["pid"]) == ("stopped", None)
+    eventually(lambda: rows_of(stack)[server]["state"] == "running", f"{server} to answer again")
+    after = rows_of(stack)[server]
+    assert after["restarts"] == before["restarts"] + 1
+    assert after["pid"] != before["pid"]
+    assert stack.run("true")["state"] == "SUCCEEDED"
+
+
+async def test_the_store_of_nats_can_be_put_back_to_what_it_was_and_lost(stack: Stack, tmp_path: Path) -> None:
+    await _mark(stack)
+    stack.copy_nats_store(tmp_path / "copy")
+    assert await _mark(stack) == 2
+    stack.replace_nats_store(tmp_path / "copy")
+    eventually(lambda: rows_of(stack)["nats"]["state"] == "running", "nats to answer again")
+    assert await _mark(stack) == 2
+    stack.replace_nats_store(None)
+    eventually(lambda: rows_of(stack)["nats"]["state"] == "running", "nats to answer again")
+    assert await _mark(stack) == 1
+
+
+def test_a_broker_that_lost_its_store_gets_streams_and_consumers_back_by_itself(stack: Stack) -> None:
+    stack.replace_nats_store(None)
+    assert stack.run("true")["state"] == "SUCCEEDED"
+
+
+async def _mark(stack: Stack) -> int:
+    """Store one more message in a stream that no service knows; its number there."""
+    password = Home(stack.home).secret("admin.nats.password")
+    login = {"user": "admin", "password": password, "inbox_prefix": "_INBOX_admin"}
+    connection = await nats.connect(stack.endpoint["nats_url"], **login)
+    try:
+        await connection.jetstream().add_stream(name="MARKS", subjects=["marks"])
+        return (await connection.jetstream().publish("marks", b"")).seq
+    finally:
+        await connection.close()
