@@ -37,7 +37,7 @@ class Size:
 
 
 SMALL = Size(28, (0.05, 2), 3)
-FULL = Size(200, (5, 60), 20)
+FULL = Size(230, (5, 60), 20)  # some are stopped and end before the loss: 200 are in flight then
 SIZES = [pytest.param(SMALL, id="few jobs"), pytest.param(FULL, id="200 jobs", marks=pytest.mark.long)]
 
 
