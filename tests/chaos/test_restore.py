@@ -49,7 +49,7 @@ def test_nothing_runs_twice_after_a_restore_and_what_cannot_be_known_is_said(
     seed = random.SystemRandom().randrange(1 << 32)
     begun = time.monotonic()
     (tmp_path / "home").mkdir()
-    stand = Stand(tmp_path / "home", slots=size.slots)
+    stand = Stand(tmp_path / "home", slots=size.slots, gpus=2 * size.slots)
     stand.begin()
     complaint: str | None = f"it was not judged (seed {seed})"
     with a_ledger() as ledger, a_ledger() as lost_ledger:
