@@ -237,11 +237,11 @@ def test_leftovers_of_other_leases_are_cleared_and_nothing_else(outputs: Outputs
     assert (outputs.store / "acme/outputs/j1/a1-e12/a").exists()
 
 
-def test_a_file_that_is_named_like_a_drive_comes_back(outputs: Outputs) -> None:
-    written(outputs.work, {"A|": "1", "c:": "2", "in/z:": "3", "in/y|/f": "4"})
+def test_a_file_whose_name_ends_like_a_drive_comes_back(outputs: Outputs) -> None:
+    written(outputs.work, {"A|": "1", "c:": "2", "in/data:": "3", "in/y|/f": "4", "0|": "5"})
     result = outputs.copy("**")
     assert result.outcome == "verified"
-    assert outputs.stored(result) == {"A|": b"1", "c:": b"2", "in/z:": b"3", "in/y|/f": b"4"}
+    assert outputs.stored(result) == {"A|": b"1", "c:": b"2", "in/data:": b"3", "in/y|/f": b"4", "0|": b"5"}
 
 
 def test_the_manifest_is_plain_json(outputs: Outputs) -> None:
