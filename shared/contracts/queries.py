@@ -119,6 +119,8 @@ class LogsAnswer(Frozen):
 
 # A name that ends like a drive (`A:`, `data|`) cannot be renamed by what turns names of a local store into URLs.
 _NOT_STORABLE: Final = re.compile(r"[%#\x00-\x1f\x7f]|(?<=[A-Za-z])[:|]\Z")
+_LONGEST_KEY_BYTES: Final = 800
+_LONGEST_PART_BYTES: Final = 200
 
 
 def output_key(path: str) -> str:
