@@ -31,7 +31,10 @@ PUBLISHERS: dict[str, set[str]] = {
         f"$JS.ACK.{consumer.stream}.{name}.1.1.1.1.0": {s for s in SERVICES if name in OWN_CONSUMERS[s]}
         for name, consumer in CONSUMERS.items()
     },
-    **{f"$JS.API.CONSUMER.INFO.{consumer.stream}.{name}": {"api"} for name, consumer in CONSUMERS.items()},
+    **{
+        f"$JS.API.CONSUMER.INFO.{consumer.stream}.{name}": {"api", "gatekeeper"} if name == "gatekeeper" else {"api"}
+        for name, consumer in CONSUMERS.items()
+    },
     **{
         f"$JS.API.DIRECT.GET.FACTS.{fact_subject(service, kind)}": {service}
         for service, kinds in FACT_KINDS.items()
@@ -39,6 +42,7 @@ PUBLISHERS: dict[str, set[str]] = {
     },
     **{f"nudge.v1.{service}": {service} for service in SERVICES},
     "$JS.API.DIRECT.GET.FACTS": set(),
+    "$JS.API.DIRECT.GET.USAGE": {"metering"},
     "$JS.API.STREAM.INFO.JOBS": {"api"},
     "$JS.API.STREAM.INFO.FACTS": set(FACT_KINDS),
     "$JS.API.STREAM.MSG.GET.JOBS": set(),
