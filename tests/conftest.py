@@ -4,10 +4,19 @@ from collections.abc import AsyncIterator, Iterator
 
 import nats
 import pytest
+from hypothesis import settings
 
 from tests.chaos.report import pytest_terminal_summary as pytest_terminal_summary
 from tests.databases import Databases, FreshDatabase, ServiceDatabase
 from tests.servers import NatsServer, PostgresServer
+
+settings.register_profile("steady", derandomize=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Ordinary runs draw the same examples every time, so that a change alone decides; the long ones draw new ones."""
+    if config.getoption("markexpr") != "long":
+        settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

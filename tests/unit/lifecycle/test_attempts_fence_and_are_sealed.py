@@ -57,6 +57,8 @@ def _is_fenced(attempt: Attempt) -> None:
     """An attempt that was let through is sealed by both votes, and with the command's end known if it ran."""
     if not attempt.sealed or attempt.admission is None:
         return
+    if attempt.folded is not None and attempt.folded.until is None:
+        return  # one of long ago: what was said of it is no longer kept
     seen = picture(attempt)
     assert seen.stager_voted
     assert seen.launcher_sealed is not None or not seen.launcher_asked
