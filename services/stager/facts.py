@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from services.stager.domain import Outcome
 from shared.contracts.facts import encode_fact
@@ -22,6 +22,7 @@ from shared.lifecycle.facts import (
 from shared.runtime.outbox import Outgoing
 
 SERVICE: Final = "stager"
+Why = Literal["input_invalid", "staging_failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,12 @@ class Heading:
         """Staging in failed for good."""
         return StagingFailed(**self._next(), message=message)
 
-    def sealed(self, *, staged: bool, result: Result) -> StagingSealed:
-        """The vote."""
+    def sealed(self, *, staged: bool, result: Result, because: Why | None = None) -> StagingSealed:
+        """The vote. `because` names the fact, told with it, that says why nothing was staged."""
         return StagingSealed(
             **self._next(),
             staged=staged,
+            because=because,
             outcome=result.outcome,
             files=result.files,
             size_bytes=result.size_bytes,

@@ -18,7 +18,7 @@ from services.stager.underway import Held, Underway
 from services.stager.upstream import Upstream
 from services.stager.workers import Abandoned, Lease, pause_seconds
 from shared.contracts.spec import JobSpec
-from shared.lifecycle.facts import AnyFact
+from shared.lifecycle.facts import AnyFact, Finding
 from shared.runtime.errors import DatabaseUnavailable, RpcError, RpcUnavailable
 from shared.runtime.logs import Log
 from shared.runtime.specs import Specs
@@ -80,7 +80,7 @@ class Work:
                 return
             match outcome:
                 case Invalid(findings):
-                    await self._publish(claim, Stage.SEALED, lambda told: (told.invalid(findings), _unstaged(told)))
+                    await self._publish(claim, Stage.SEALED, lambda told: _refused(told, findings))
                 case Valid(directory, warnings):
                     held.settled = await self._publish_staged(
                         claim, directory, warnings, nothing_to_copy=not spec.outputs
@@ -158,7 +158,7 @@ class Work:
             await self._rows.hand_back([claim], after_seconds=pause_seconds(claim.tries))
             return
         said = f"{message} (tried {claim.tries} times)"
-        await self._publish(claim, Stage.SEALED, lambda told: (told.failed(said), _unstaged(told)))
+        await self._publish(claim, Stage.SEALED, lambda told: _gave_up(told, said))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -206,8 +206,12 @@ class Work:
             self._log.warning("leftovers stay in the store", job=claim.job, error=str(error))
 
 
-def _unstaged(told: Heading) -> AnyFact:
-    return told.sealed(staged=False, result=_NOT_STAGED)
+def _refused(told: Heading, findings: Sequence[Finding]) -> tuple[AnyFact, ...]:
+    return told.invalid(findings), told.sealed(staged=False, result=_NOT_STAGED, because="input_invalid")
+
+
+def _gave_up(told: Heading, message: str) -> tuple[AnyFact, ...]:
+    return told.failed(message), told.sealed(staged=False, result=_NOT_STAGED, because="staging_failed")
 
 
 def _voted(told: Heading, result: Result) -> tuple[AnyFact, ...]:

@@ -146,10 +146,12 @@ class StagingFailed(FactBase):
 
 
 class StagingSealed(FactBase):
-    """The stager's vote: it will write nothing more for this attempt. `staged` says whether inputs had been staged."""
+    """The stager's vote: it will write nothing more for this attempt. `staged` says whether inputs had been staged.
+    `because` names the fact, told with it, that says why not: one may overtake the other."""
 
     kind: Literal["staging_sealed"] = "staging_sealed"
     staged: bool
+    because: Literal["input_invalid", "staging_failed"] | None = None
     outcome: Literal["none", "verified", "missing", "failed", "expectation_failed"]
     files: int = 0
     size_bytes: int = 0

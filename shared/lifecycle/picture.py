@@ -71,7 +71,10 @@ class Picture:
 
     @property
     def stager_voted(self) -> bool:
-        """With nothing to copy back, `staged` is the stager's vote."""
+        """With nothing to copy back, `staged` is the stager's vote. One with a reason counts once that is here."""
+        vote = self.staging_sealed
+        if vote is not None and vote.because is not None:
+            return (self.input_invalid if vote.because == "input_invalid" else self.staging_failed) is not None
         return self.staging_sealed is not None or (self.staged is not None and self.staged.nothing_to_copy)
 
     @property

@@ -94,6 +94,7 @@ MOVES = {
     "a requeue and what follows it": ("seen_running", "segment_requeued", "pending_again", "running_again"),
     "two ends of one segment": ("exited", "segment_requeued", "seen_running"),
     "findings and the vote": ("input_valid", "input_invalid"),
+    "a refusal, and the vote that came with it": ("input_invalid", "unstaged"),
     "a vote before staged": ("staging_sealed", "staged", "input_valid"),
 }
 
@@ -132,6 +133,7 @@ def _the(job: Job, kind: str) -> f.AnyFact:
         ),
         "staged": job.fact(f.Staged, directory="e1", nothing_to_copy=False),
         "staging_sealed": job.fact(f.StagingSealed, staged=True, outcome="none"),
+        "unstaged": job.fact(f.StagingSealed, staged=False, outcome="none", because="input_invalid"),
     }
     return made[kind]
 
