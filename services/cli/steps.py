@@ -15,7 +15,9 @@ from pydantic import ValidationError
 from shared.contracts.spec import MAX_STEPS, PipelineRequest, SubmitRequest
 
 _INTERPRETERS: Final = re.compile(r"python[\d.]*|sh|bash|dash|zsh|perl|ruby|node|Rscript|julia")
-_OF_A_SHELL: Final = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1"})
+_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+_OPERATOR: Final = re.compile(r"[;|&<>]+")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def split(text: str) -> list[str]:
@@ -26,14 +28,21 @@ def split(text: str) -> list[str]:
         raise typer.BadParameter(f"--then {text!r} cannot be parted into words: {error}") from None
     if not words:
         raise typer.BadParameter(f"--then {text!r} holds no command")
-    for word in words:
-        if word in _OF_A_SHELL:
-            wrapped = "…" if "'" in text or '"' in text else text
-            raise typer.BadParameter(
-                f"--then {text!r}: {word} is for a shell, and none runs the step: give one --then for each command, "
-                f"or --then \"sh -c '{wrapped}'\""
-            )
+    if (word := _of_a_shell(text, words)) is not None:
+        wrapped = "…" if "'" in text or '"' in text else text
+        raise typer.BadParameter(
+            f"--then {text!r}: {word} is for a shell, and none runs the step: give one --then for each command, "
+            f"or --then \"sh -c '{wrapped}'\""
+        )
     return words
+
+
+def _of_a_shell(text: str, words: Sequence[str]) -> str | None:
+    """The first thing in it that only a shell does, outside of quotes, also with no space around it."""
+    if _ASSIGNMENT.fullmatch(words[0]):
+        return words[0]
+    found = _OPERATOR.search(_QUOTED.sub("_", text))
+    return None if found is None else found[0]
 
 
 def files_can_be_there(later: Sequence[Sequence[str]], directory: Path | None, outputs: Sequence[str]) -> None:

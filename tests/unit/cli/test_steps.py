@@ -14,6 +14,7 @@ FIRST = SubmitRequest(spec=JobSpec(command=("python", "train.py"), gpus=2, outpu
 def test_parts_a_command_as_a_shell_would() -> None:
     assert split("python3 eval.py --title 'a b' \"c\"") == ["python3", "eval.py", "--title", "a b", "c"]
     assert split("sh -c 'a && b > c'") == ["sh", "-c", "a && b > c"]
+    assert split("a '&&' \"b;c\" \\; #d --e=1 x'y > z'") == ["a", "&&", "b;c", ";", "#d", "--e=1", "xy > z"]
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,10 @@ def test_parts_a_command_as_a_shell_would() -> None:
         ("a && b", "&& is for a shell"),
         ("a | b", "sh -c "),
         ("a > b", "> is for a shell"),
+        ("a 2>b", "> is for a shell"),
+        ("cd a; b", "; is for a shell"),
+        ("a&", "& is for a shell"),
+        ("A=1 b", "A=1 is for a shell"),
     ],
 )
 def test_refuses_what_no_shell_is_there_for(text: str, said: str) -> None:
