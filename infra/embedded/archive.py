@@ -120,7 +120,8 @@ def read_manifest(source: Path) -> Manifest:
                 raise BackupError(f"{source} is no backup of Tidegate: it does not begin with a {MANIFEST}")
             return Manifest.parse(content.read(), source)
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise BackupError(f"{source} is no backup of Tidegate, or is damaged: {error}") from None
+        said = str(error).partition(":\n")[0]  # a line for each way to open it follows
+        raise BackupError(f"{source} is no backup of Tidegate, or is damaged: {said}") from None
 
 
 def unpack(source: Path, data: Path) -> None:

@@ -47,7 +47,8 @@ def backup(home: Home, target: Path, say: Callable[[str], None]) -> Manifest:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         packed.unlink(missing_ok=True)
-    say(f"the backup of {manifest.when} is {target} ({manifest.size_bytes / 1e6:.0f} MB before packing)")
+    size = " before packing" if is_file(target) else ", a folder"
+    say(f"the backup of {manifest.when} is {target} ({manifest.size_bytes / 1e6:.0f} MB{size})")
     say(f"it holds {'; '.join(HOLDS)}")
     say(f"it does not hold, and a restore does not roll back: {'; '.join(LACKS)}")
     return manifest

@@ -181,6 +181,7 @@ def _checked(job: str) -> str:
         raise typer.BadParameter(f"{job} is a pipeline: give the job of a step; `tidegate show {job}` lists them")
     if not is_id(job):
         raise typer.BadParameter(
-            f"{job!r} is not a job id: ids begin with j and have 27 letters and digits; see `tidegate ls`"
+            f"{job!r} is no id: a job's begins with j, a pipeline's with p, and it has 27 letters and digits; see "
+            "`tidegate ls` and `tidegate pipelines`"
         )
     return job

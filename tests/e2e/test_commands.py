@@ -169,7 +169,7 @@ def test_an_unknown_job_is_refused_with_exit_code_3(stack: Stack) -> None:
 def test_a_word_that_is_no_id_is_a_usage_error(stack: Stack) -> None:
     ended = stack.cli("show", "../../etc/passwd")
     assert ended.code == 2
-    assert "not a job id" in ended.err
+    assert "is no id" in ended.err
 
 
 def test_no_server_gives_exit_code_4_and_says_how_to_start_one(tmp_path: Path) -> None:
