@@ -12,6 +12,7 @@ from services.gatekeeper.restored import Restored
 from services.gatekeeper.room import Limits
 from services.gatekeeper.settings import GatekeeperSettings
 from shared.runtime.clock import Clock
+from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service, Work
 
 _LOOK_SECONDS: Final = 0.5
@@ -34,7 +35,7 @@ def build(settings: GatekeeperSettings, *, clock: Clock | None = None) -> Servic
     gatekeeper = Gatekeeper(service.db, service.clock, policy)
     queries = Queries(service.db, service.clock, policy)
     audit = Audit(service.db, service.clock, gatekeeper, lambda body: service.call("api", "newest", body))
-    service.consume("gatekeeper")(gatekeeper.on_events)
+    service.consume("gatekeeper")(without_lost_time(service, gatekeeper.on_events))
     service.consume("gatekeeper_clusters")(gatekeeper.on_clusters)
     service.on_start(restored.look)
     service.every(_LOOK_SECONDS)(restored.look)

@@ -15,6 +15,7 @@ from services.launcher.sweep import Sweep
 from shared.backends.local.client import LocalClient
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.clock import Clock
+from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
 from shared.runtime.specs import Specs
 
@@ -92,7 +93,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     )
     ending = Ending(store, backend, service.clock, service.log, service.metrics)
     sweep = Sweep(store, backend, service.log, service.metrics, deployment=settings.deployment)
-    service.consume("launcher")(events.on_jobs)
+    service.consume("launcher")(without_lost_time(service, events.on_jobs))
 
     @service.on_start
     async def take_back() -> None:

@@ -25,6 +25,7 @@ from services.stager.work import Work
 from services.stager.workers import Workers
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.clock import Clock
+from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
 from shared.runtime.specs import Specs
 from shared.runtime.standing import Standing
@@ -100,9 +101,18 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
         staging_in.ring()
         copying_back.ring()
 
-    source = source_of(settings.replica)
-    events = JobEvents(store, specs, machine, root, service.clock, source=source, standing=standing, wake=wake)
-    service.consume("stager")(events.on_jobs)
+    events = JobEvents(
+        store,
+        specs,
+        machine,
+        root,
+        service.clock,
+        source=source_of(settings.replica),
+        standing=standing,
+        may_stage=lambda: restored.may_stage(),
+        wake=wake,
+    )
+    service.consume("stager")(without_lost_time(service, events.on_jobs))
     service.rpc("outputs")(Outputs(store, blobs).asked)
 
     audit = Audit(store, events, ask_newest, settings.staging_audit_seconds)

@@ -21,6 +21,7 @@ from shared.backends.local.sightings import Observation
 from shared.contracts.queries import Capacity, LogsAsked, NewestAnswer, NewestAsked
 from shared.contracts.subjects import cluster_subject
 from shared.runtime.clock import Clock
+from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
 
 _LIVE_SECONDS: Final = 0.025
@@ -83,7 +84,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         lost_after=timedelta(seconds=settings.lost_after_seconds),
     )
     events = JobEvents(store, service.clock, pace.hurry)
-    service.consume("watcher")(events.on_jobs)
+    service.consume("watcher")(without_lost_time(service, events.on_jobs))
 
     async def publish(capacity: Capacity) -> None:
         subject = cluster_subject(CLUSTER, "capacity")

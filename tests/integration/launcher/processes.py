@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig
 
 from shared.contracts.facts import decode_fact
-from shared.contracts.queries import SpecsAnswer, SpecsAsked
+from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.facts import AnyFact
 from tests.databases import ServiceDatabase
@@ -36,6 +36,7 @@ class Api:
     async def serve(self, admin: Client, service: str = "launcher") -> None:
         """Answer questions, and apply the service's facts as they come."""
         await self.connection.subscribe("rpc.v1.api.specs", cb=self._answer)
+        await self.connection.subscribe("rpc.v1.api.newest", cb=self._answer_newest)
         config = ConsumerConfig(inactive_threshold=60)
         await admin.jetstream().subscribe(f"facts.v1.{service}.>", stream="FACTS", cb=self._hear, config=config)
 
@@ -66,6 +67,11 @@ class Api:
         asked = SpecsAsked.model_validate_json(message.data)
         known = {digest: self.specs[digest] for digest in asked.digests if digest in self.specs}
         await message.respond(SpecsAnswer(specs=known).model_dump_json().encode())
+
+    async def _answer_newest(self, message: Msg) -> None:
+        asked = NewestAsked.model_validate_json(message.data).jobs
+        events = tuple(self.jobs[job].again().body.decode() for job in asked if job in self.jobs)
+        await message.respond(NewestAnswer(events=events).model_dump_json().encode())
 
     async def _hear(self, message: Msg) -> None:
         fact = decode_fact(message.subject, message.data)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import asyncpg
 import nats
 import pytest
 
@@ -120,3 +121,21 @@ async def test_a_launcher_frozen_around_its_question_goes_on_later_and_nothing_r
         await eventually(ledger.exists, "it has run")
         assert ledger.read_text().split() == [job.id]
         assert len([fact for fact in api.told if fact.job == job.id]) == 1
+
+
+async def test_an_event_of_the_lost_time_about_a_job_that_no_record_has_launches_nothing(
+    api: Api, service_database: FreshDatabase, nats_server: NatsServer, backend: Backend, tmp_path: Path
+) -> None:
+    database = await service_database("launcher")
+    connection = await asyncpg.connect(database.superuser_url)
+    try:
+        await connection.execute("UPDATE launcher.standing SET epoch = 2, backup_at = now()")
+        lost, known = [await api.submit(backend, *LEDGER) for _ in range(2)]
+        del api.jobs[lost.id]
+        with process(database, nats_server, backend.root, tmp_path / "launcher.log") as launcher:
+            launcher.start()
+            await api.until("accepted", known)
+        rows = await connection.fetch("SELECT job FROM launcher.launches")
+        assert [row["job"] for row in rows] == [known.id]
+    finally:
+        await connection.close()
