@@ -57,9 +57,13 @@ class Restored:
         self._standing = standing
         self._compared = False
 
+    def may_stage(self) -> bool:
+        """What `in_step` found last."""
+        return self._compared or self._standing().epoch == 1
+
     async def in_step(self) -> bool:
         """Whether staging in may begin. A later start asks once more: the last one may have ended before it had."""
         if not self._compared:
             standing = self._standing()
-            self._compared = standing.epoch == 1 or (not standing.restoring and await self._audit.everything())
+            self._compared = self.may_stage() or (not standing.restoring and await self._audit.everything())
         return self._compared

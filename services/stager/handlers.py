@@ -49,8 +49,10 @@ class JobEvents:
         *,
         source: str,
         standing: Callable[[], Standing],
+        may_stage: Callable[[], bool],
         wake: Callable[[], None],
     ) -> None:
+        """While nothing may be staged, after a restore, jobs without files are left to the workers, too."""
         self._store = store
         self._specs = specs
         self._machine = machine
@@ -58,6 +60,7 @@ class JobEvents:
         self._clock = clock
         self._source = source
         self._standing = standing
+        self._may_stage = may_stage
         self._wake = wake
 
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
@@ -94,7 +97,7 @@ class JobEvents:
     async def _stage_plain(self, records: Mapping[str, JobRecord]) -> dict[str, Plain]:
         """Check and stage what needs no file, before any row is locked. What cannot be done here is left out."""
         wanted = {job: record for job, record in records.items() if Duty.STAGE_IN in duties(record)}
-        if not wanted:
+        if not wanted or not self._may_stage():
             return {}
         for job in await self._store.known(wanted):
             del wanted[job]

@@ -14,6 +14,7 @@ from services.stager.leases import Claim
 from services.stager.listing import Limits, Tree, Unsafe, clean_path, list_snapshot, read_entries
 from services.stager.machine import Machine
 from services.stager.tar import Kind
+from services.stager.underway import Trace
 from services.stager.unpack import unpack
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.facts import Finding
@@ -92,6 +93,15 @@ class Staging:
             return Invalid(tuple(unsafe.findings))
         except SnapshotGone:
             return Invalid((_gone(spec.snapshot),))
+
+    def directory_of_the_run(self, claim: Claim) -> str | None:
+        """Where the attempt's command ran, as far as the backend's records say."""
+        return workdir.directory_of_the_run(self._root, claim.tenant, claim.job, claim.attempt)
+
+    def discard(self, trace: Trace, published: str | None) -> None:
+        """Remove what a lease staged that does not count: `published` does."""
+        where = (self._root, trace.tenant, trace.job, trace.attempt, trace.mark)
+        workdir.discard(*where, published, lost_time=False)
 
     def _make_sure_of_room(self, folder: str, tree: Tree) -> None:
         disk = os.statvfs(folder)

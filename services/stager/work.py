@@ -1,6 +1,7 @@
 """The two kinds of work on an attempt: staging in and copying back, from a lease to what is told."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,8 +14,9 @@ from services.stager.copying import Copying
 from services.stager.domain import Stage
 from services.stager.facts import Heading, Result
 from services.stager.leases import Claim, Leases
+from services.stager.marks import Mark
 from services.stager.staging import Invalid, Staging, Valid
-from services.stager.underway import Held, Underway
+from services.stager.underway import Held, Trace, Underway
 from services.stager.upstream import Upstream
 from services.stager.workers import Abandoned, Lease, pause_seconds
 from shared.contracts.spec import JobSpec
@@ -97,9 +99,11 @@ class Work:
             await self._publish(claim, Stage.SEALED, told)
             return
         last = claim.tries >= self._tries
+        claim, unused = await self._in_thread(partial(self._of_the_run, claim))
         copying = partial(self._copying.run, claim, spec.outputs, lease.go_on, last_try=last)
         with self._underway.work() as held:
-            held.add(claim.trace)
+            for trace in (claim.trace, *unused):
+                held.add(trace)
             try:
                 result = await self._in_thread(copying)
             except (StoreError, OSError) as error:
@@ -109,9 +113,24 @@ class Work:
                     return
                 result = Result("failed", message=str(error))
             told = partial(_voted, result=result)
-            held.settled = await self._publish(claim, Stage.SEALED, told, manifest=result.manifest)
+            held.settled = await self._publish(
+                claim, Stage.SEALED, told, directory=claim.directory, manifest=result.manifest
+            )
+            for trace in unused if held.settled else ():
+                await self._in_thread(partial(self._staging.discard, trace, claim.directory))
         if held.settled:
             await self._clear_below(claim)
+
+    def _of_the_run(self, claim: Claim) -> tuple[Claim, tuple[Trace, ...]]:
+        """Outputs are those of the directory in which the command ran, whatever the records say since a restore; with
+        it the trace of the one that nobody has used."""
+        ran = self._staging.directory_of_the_run(claim)
+        if ran is None or claim.directory is None or ran == claim.directory:
+            return claim, ()
+        self._log.warning("the attempt ran in another directory than was told", job=claim.job, directory=ran)
+        mark = Mark.read(os.path.basename(claim.directory))
+        unused = () if mark is None else (replace(claim.trace, mark=mark),)
+        return replace(claim, directory=ran), unused
 
     async def _earlier(self, claim: Claim) -> tuple[str, ...]:
         """The manifests of what was brought back before, in the order in which it is laid in."""

@@ -16,6 +16,7 @@ from typing import Final
 from services.stager.marks import Mark
 from shared.backends.local import layout
 from shared.backends.local.files import read_record
+from shared.backends.local.released import read_any
 from shared.runtime import failpoints
 
 _PART: Final = ".part"
@@ -41,14 +42,24 @@ def relative(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> str:
 
 
 def make_plain(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> bool:
-    """Make an empty working directory; False where there is one that is not empty, or a claim. Safe to repeat."""
+    """Make an empty working directory; False where there is one that is not empty, or a claim. Safe to repeat. What the
+    lost time staged goes, as in `making`."""
     here = make_attempt(root, tenant, job, attempt)
-    directory = f"{here}/{mark}"
-    try:
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        return not _claimed(here) and not os.listdir(directory)
-    return not _claimed(here)
+    if not _claimed(here):
+        directory = f"{here}/{mark}"
+        try:
+            os.mkdir(directory, 0o700)
+        except FileExistsError:
+            if os.listdir(directory):
+                return False
+        if mark.epoch > 1:
+            _sweep(here, mark)
+    if not _claimed(here):
+        return True
+    # The command may begin at any moment, after a restore in a directory of the lost time: then nobody wants this one.
+    if directory_of_the_run(root, tenant, job, attempt) not in (None, relative(root, tenant, job, attempt, mark)):
+        remove_plain(root, tenant, job, attempt, mark)
+    return False
 
 
 def remove_plain(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> None:
@@ -57,13 +68,25 @@ def remove_plain(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> 
         os.rmdir(f"{layout.attempt_directory(root, tenant, job, attempt)}/{mark}")
 
 
+def directory_of_the_run(root: str, tenant: str, job: str, attempt: int) -> str | None:
+    """Where the command of an attempt runs or ran (relative to the root), as the intent of the submission says that
+    has the claim, whether it is released or not; None where there is none, or nobody knows."""
+    here = layout.attempt_directory(root, tenant, job, attempt)
+    claim = read_record(f"{here}/{layout.CLAIM}") or {}
+    intent = read_any(root, f"{claim.get('submission')}", layout.SPEC) or {}
+    directory = intent.get("directory")
+    if not isinstance(directory, str) or Mark.read(directory) is None:
+        return None
+    return os.path.relpath(f"{here}/{directory}", root)
+
+
 @contextmanager
 def making(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> Iterator[int]:
     """The new, empty directory to stage into, as a descriptor. It gets its final name when the block ends well, and is
     removed when the block raises. Raises Taken where that name is in use, Claimed where the attempt has run."""
     here = make_attempt(root, tenant, job, attempt)
     if _claimed(here):
-        raise Claimed(_directory_of_the_run(root, here))
+        raise Claimed(directory_of_the_run(root, tenant, job, attempt))
     _sweep(here, mark)
     directory = f"{here}/{mark}"
     part = f"{directory}{_PART}"
@@ -91,13 +114,15 @@ def discard(
     """Remove what a lease left of which nothing more will be written. `published` is the directory that the row names.
 
     Under a claim only what cannot be the command's own directory is removed: what never got its final name, and where
-    another directory is published, unless a restore made the row forget (`lost_time`).
+    another directory is published, or is known to be the run's where a restore made the row forget (`lost_time`).
     """
     here = layout.attempt_directory(root, tenant, job, attempt)
     _remove(f"{here}/{mark}{_PART}")
-    if relative(root, tenant, job, attempt, mark) == published:
+    directory = relative(root, tenant, job, attempt, mark)
+    if directory == published:
         return
-    if (published is None or lost_time) and os.path.isdir(here) and _claimed(here):
+    unsure = (published is None or lost_time) and os.path.isdir(here) and _claimed(here)
+    if unsure and directory_of_the_run(root, tenant, job, attempt) in (None, directory):
         return
     _remove(f"{here}/{mark}")
 
@@ -129,16 +154,6 @@ def is_full(error: OSError) -> bool:
 
 def _claimed(attempt_directory: str) -> bool:
     return any(name == "claim" or name.startswith("claim.") for name in os.listdir(attempt_directory))
-
-
-def _directory_of_the_run(root: str, attempt_directory: str) -> str | None:
-    """Where the command of a claimed attempt runs or ran, as the intent of its submission says."""
-    claim = read_record(f"{attempt_directory}/{layout.CLAIM}") or {}
-    intent = read_record(layout.record_path(root, f"{claim.get('submission')}", layout.SPEC)) or {}
-    directory = intent.get("directory")
-    if not isinstance(directory, str) or Mark.read(directory) is None:
-        return None
-    return os.path.relpath(f"{attempt_directory}/{directory}", root)
 
 
 def make_attempt(root: str, tenant: str, job: str, attempt: int) -> str:

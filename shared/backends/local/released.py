@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
 from shared.backends.local import layout
+from shared.backends.local.files import read_record
 from shared.backends.local.observer import Seen, look
 
 _MARGIN = timedelta(hours=1)
@@ -17,6 +18,18 @@ _DAY = timedelta(days=1)
 def days(root: str) -> list[str]:
     """Names of the directories, oldest first."""
     return sorted(name for name in os.listdir(f"{root}/{layout.RELEASED}") if _is_day(name))
+
+
+def read_any(root: str, submission: str, kind: str) -> dict[str, object] | None:
+    """One record of a submission, released or not; None where there is none. Days are listed only once `open/` was
+    looked at: what is released in between is found in one or the other."""
+    record = read_record(layout.record_path(root, submission, kind))
+    if record is None:
+        for day in reversed(days(root)):
+            record = read_record(f"{root}/{layout.RELEASED}/{day}/{submission}.{kind}.json")
+            if record is not None:
+                break
+    return record
 
 
 def pages(root: str, since: datetime | None, size: int) -> Iterator[tuple[Seen, ...]]:

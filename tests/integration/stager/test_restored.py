@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import asyncpg
+import pytest
 
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
@@ -63,8 +65,13 @@ async def test_an_attempt_whose_outputs_came_back_in_the_lost_time_is_not_staged
     async with world.stager():
         await world.publish(running, "reset")
         plain = await world.submit("true")
-        await world.told_of(plain, "staged")
-        assert sorted(await stages(world))[0] == "sealed"
+
+        async def heard() -> bool:
+            return len(await stages(world)) == 3
+
+        await eventually(heard, "the stager to have heard of them")
+        stage = {row["job"]: row["stage"] for row in await rows(world)}
+        assert (stage[running], stage[plain]) == ("staged", "stage_in")
         world.restoring = False
 
         async def known() -> bool:
@@ -82,7 +89,7 @@ async def test_an_attempt_whose_outputs_came_back_in_the_lost_time_is_not_staged
     assert [fact.kind for fact in world.told[told:] if fact.job != plain] == ["staging_sealed"]
 
 
-async def test_while_restoring_nothing_is_staged_in_by_workers(world: World) -> None:
+async def test_while_restoring_nothing_is_staged_in(world: World) -> None:
     await taken_back(world)
     async with world.stager():
         waiting = world.record("true", outputs=("x",))
@@ -92,14 +99,14 @@ async def test_while_restoring_nothing_is_staged_in_by_workers(world: World) -> 
         world.apply(waiting, [f.Admitted(**world.heading(waiting, 3), admission=2)])
         await world.publish(waiting)  # a second attempt with outputs is work for a worker
         plain = await world.submit("true")
-        await world.told_of(plain, "staged")
 
         async def heard() -> bool:
-            return "stage_in" in await stages(world)
+            return await stages(world) == ["stage_in", "stage_in"]
 
-        await eventually(heard, "the stager to have heard of it")
+        await eventually(heard, "the stager to have heard of them")
         assert [row["owner"] for row in await rows(world)] == [None, None]
         world.restoring = False
+        await world.told_of(plain, "staged")
         staged = await world.told_of(waiting, "staged")
     assert staged.version.epoch == 2
     assert staged.directory.endswith("/a2/e2.1")
@@ -124,3 +131,99 @@ async def test_where_only_the_claim_remembers_the_run_its_directory_is_told(worl
         await world.ran(job)
         sealed = await world.told_of(job, "staging_sealed")
     assert (sealed.outcome, sealed.files) == ("verified", 1)
+
+
+async def deleted_rows(world: World) -> None:
+    """The slice is as it was before the jobs were heard of."""
+    await taken_back(world)
+    connection = await asyncpg.connect(world.database.superuser_url)
+    try:
+        await connection.execute("DELETE FROM stager.staging")
+    finally:
+        await connection.close()
+
+
+def ran_in(world: World, directory: Path, *, released: bool = False) -> None:
+    """The attempt's command has begun there."""
+    (directory.parent / "claim").write_text('{"submission": "s1"}')
+    folder = world.root / ("released/2026-11-30" if released else "open")
+    folder.mkdir(exist_ok=True)
+    (folder / "s1.spec.json").write_text(f'{{"directory": "{directory.name}"}}')
+
+
+def areas(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.parent.iterdir() if entry.name.startswith("e"))
+
+
+@pytest.mark.parametrize("released", [False, True], ids=["running", "ended and released"])
+async def test_for_a_job_without_files_that_ran_in_the_lost_time_no_second_directory_is_made(
+    world: World, released: bool
+) -> None:
+    world.applies = False
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+    directory = world.workdir(job)
+    ran_in(world, directory, released=released)
+    await deleted_rows(world)
+    raised(world, job)
+    async with world.stager():
+        await world.publish(job)
+
+        async def heard() -> bool:
+            return await stages(world) == ["stage_in"]
+
+        await eventually(heard, "the stager to have heard of it")
+        assert areas(directory) == ["e1"]
+        world.restoring = False
+        staged = await world.told_of(job, "staged", 2)
+    assert world.root / staged.directory == directory
+    assert areas(directory) == ["e1"]
+
+
+async def test_what_the_lost_time_staged_and_nobody_ran_in_is_swept(world: World) -> None:
+    world.applies = False
+    async with world.stager():
+        job = await world.submit("true")
+        await world.told_of(job, "staged")
+    directory = world.workdir(job)
+    await deleted_rows(world)
+    raised(world, job)
+    world.restoring = False
+    async with world.stager():
+        in_step = await world.submit("true")
+        await world.told_of(in_step, "staged")
+        await world.publish(job)
+        await world.told_of(job, "staged", 2)
+    assert areas(directory) == ["e2.1"]
+
+
+async def test_outputs_come_from_the_directory_in_which_the_claim_has_run_and_the_other_one_goes(world: World) -> None:
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        told = world.root / (await world.told_of(job, "staged")).directory
+        used = tree(told.parent / "e7", {"x": "of the run"})
+        ran_in(world, used)
+        await world.ran(job)
+        sealed = await world.told_of(job, "staging_sealed")
+        assert (sealed.outcome, sealed.files) == ("verified", 1)
+        outputs = await world.outputs(job)
+        assert outputs is not None
+        assert world.content(outputs, "x") == b"of the run"
+
+        async def swept() -> bool:
+            return areas(told) == ["e7"]
+
+        await eventually(swept, "the directory to go that nobody has used")
+    assert [row["directory"] for row in await rows(world)] == [str(used.relative_to(world.root))]
+
+
+async def test_an_event_of_the_lost_time_about_a_job_that_no_record_has_stages_nothing(world: World) -> None:
+    await taken_back(world)
+    world.restoring = False
+    lost, known = world.record("true"), world.record("true")
+    await world.publish_all([world.records.pop(lost), world.records[known]])
+    async with world.stager():
+        await world.told_of(known, "staged")
+    assert [row["job"] for row in await rows(world)] == [known]
+    assert [entry.name for entry in (world.root / "work" / "acme").iterdir()] == [known]

@@ -116,6 +116,36 @@ def test_a_plain_directory_is_made_again_only_while_it_is_empty_and_unclaimed(ro
     assert not workdir.make_plain(*plain)
 
 
+def ran_in(root: Path, directory: str) -> None:
+    written(attempt(root), {"claim": '{"submission": "s1"}'})
+    written(root / "open", {"s1.spec.json": f'{{"directory": "{directory}"}}'})
+
+
+def test_no_plain_directory_stays_beside_that_of_the_run(root: Path) -> None:
+    written(attempt(root), {"e1/result": "precious"})
+    (attempt(root) / "e2.1").mkdir()  # by a stager that was killed while the command began
+    ran_in(root, "e1")
+    assert not workdir.make_plain(str(root), "acme", "j1", 1, Mark(2, 1))
+    assert not (attempt(root) / "e2.1").exists()
+    assert workdir.make_plain(str(root), "acme", "j1", 2, Mark(2, 1))
+
+
+def test_the_plain_directory_of_the_run_stays(root: Path) -> None:
+    (attempt(root) / "e2.1").mkdir(parents=True)
+    ran_in(root, "e2.1")
+    assert not workdir.make_plain(str(root), "acme", "j1", 1, Mark(2, 1))
+    assert (attempt(root) / "e2.1").exists()
+
+
+def test_under_a_claim_what_the_lost_time_staged_is_removed_where_the_run_is_known_to_be_elsewhere(root: Path) -> None:
+    written(attempt(root), {"e1/x": "x", "e2/result": "precious"})
+    ran_in(root, "e2")
+    discard(root, 2, "e7", lost_time=True)
+    assert set(read_back(attempt(root))) == {b"e1/x", b"e2/result", b"claim"}
+    discard(root, 1, "e7", lost_time=True)
+    assert set(read_back(attempt(root))) == {b"e2/result", b"claim"}
+
+
 def test_nobody_lists_or_enters_the_directories_before_the_launch(root: Path) -> None:
     stage(root, 1)
     for path in (attempt(root) / "e1", attempt(root), attempt(root).parent, attempt(root).parent.parent):
