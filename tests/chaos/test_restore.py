@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.backends.local import layout
 from tests.chaos.evidence import all_end_right, in_flight
 from tests.chaos.load import Kind, Load, a_ledger
 from tests.chaos.report import PROPERTY
@@ -39,6 +40,11 @@ SIZES = [
     pytest.param(Size(20, (0.1, 6), 5, 6), id="few jobs"),
     pytest.param(Size(120, (1, 80), 60, 40), id="120 jobs and a minute", marks=pytest.mark.long),
 ]
+
+_HELD = " UNION ALL ".join(
+    f"SELECT '{table}' AS table, job, attempt FROM {table} WHERE job NOT IN (SELECT id FROM api.jobs)"
+    for table in ("gatekeeper.reservations", "gatekeeper.waiting", "launcher.launches", "stager.staging")
+)
 
 
 @pytest.mark.timeout(1800)
@@ -107,9 +113,17 @@ def _nobody_knows_what_was_lost(stand: Stand, lost: Load) -> None:
     assert set(ran.values()) <= {1}, "a job of the lost time ran twice"
     (rows,) = stand.rows(("SELECT id FROM api.jobs WHERE id = ANY($1)", lost.jobs))
     assert not rows, "a job of the lost time is back"
+    (held,) = stand.rows((_HELD,))
+    assert not held, f"something is held for jobs that nobody knows: {[tuple(row) for row in held]}"
 
     def listed() -> bool:
         items = stand.patient(admin=True).call("GET", "/v1/orphans")["items"]
         return {line.split()[0] for line in ran} <= {item["job"] for item in items}
 
     eventually(listed, "every job of the lost time that ran to be listed as an orphan", SETTLE_SECONDS)
+
+    def alone() -> bool:
+        attempts = stand.place.local.glob(f"{layout.WORK}/*/*/a*")
+        return all(len(list(attempt.glob("e[0-9]*"))) <= 1 for attempt in attempts)
+
+    eventually(alone, "every attempt to have one working directory", SETTLE_SECONDS)
