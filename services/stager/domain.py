@@ -43,6 +43,7 @@ class Known:
     stage: Stage
     epoch: int
     seq: int
+    directory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,13 @@ def decide(record: JobRecord, rows: Mapping[int, Known]) -> Move:
 
 def _adopted(record: JobRecord, known: Known | None) -> Adopt | None:
     """What the record knows of our own facts is never ahead of our row, but where that was taken back in time."""
-    if known is not None and known.stage not in OPEN:
-        return None
     seen = picture(record.current)
     directory = None if seen.staged is None else seen.staged.directory
+    if known is not None and known.stage not in OPEN:
+        # The vote of the lost time may have come to the record before what had been staged.
+        voted = seen.staging_sealed is not None and seen.staging_sealed.staged
+        late = known.stage is Stage.SEALED and known.directory is None and directory is not None and voted
+        return Adopt(Stage.SEALED, directory, None) if late else None
     if seen.staging_sealed is not None and (known is not None or seen.staging_sealed.manifest is not None):
         return Adopt(Stage.SEALED, directory, seen.staging_sealed.manifest)
     if known is None or known.stage is not Stage.STAGE_IN or seen.staged is None or _owed(record):

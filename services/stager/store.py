@@ -13,7 +13,7 @@ from shared.runtime.database import Database, Tx
 
 _KNOWN: Final = "SELECT DISTINCT job FROM staging WHERE job = ANY ($1::text[])"
 _LOCK: Final = """
-SELECT job, attempt, stage, epoch, seq, facts, answers FROM staging
+SELECT job, attempt, stage, epoch, seq, directory, facts, answers FROM staging
 WHERE job = ANY ($1::text[]) ORDER BY job, attempt FOR UPDATE
 """
 _NUMBERS: Final = "SELECT nextval('fact_versions') FROM generate_series(1, $1::integer)"
@@ -117,7 +117,7 @@ class Store:
         """All rows of these jobs by job and attempt, locked in order."""
         rows: dict[str, dict[int, Row]] = {}
         for row in await tx.fetch(_LOCK, jobs):
-            known = Known(row["attempt"], Stage(row["stage"]), row["epoch"], row["seq"])
+            known = Known(row["attempt"], Stage(row["stage"]), row["epoch"], row["seq"], row["directory"])
             rows.setdefault(row["job"], {})[row["attempt"]] = Row(known, row["facts"], row["answers"])
         return rows
 

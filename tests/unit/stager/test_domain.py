@@ -1,5 +1,6 @@
 """What the stager does about a record, by what its row says: every pair decided, no two facts that contradict."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -59,7 +60,8 @@ def record(*inputs: AnyInput) -> JobRecord:
 def move(stage: Stage | None, *inputs: AnyInput, seq: int | None = None) -> Move:
     """By default the row has seen this very record: the event is a question."""
     asking = record(*inputs)
-    rows = {} if stage is None else {1: Known(1, stage, 1, asking.seq if seq is None else seq)}
+    directory = "work/acme/j1/a1/e1" if stage is Stage.SEALED else None
+    rows = {} if stage is None else {1: Known(1, stage, 1, asking.seq if seq is None else seq, directory)}
     return decide(asking, rows)
 
 
@@ -192,3 +194,15 @@ def test_events_that_change_nothing_here_cost_nothing() -> None:
     assert not concerns(record(STAGED, ACCEPTED), NOW - timedelta(hours=2)), "submitted long after the backup"
     assert concerns(record(STAGED, ACCEPTED, exited(0)))
     assert concerns(record(STAGED, ACCEPTED, exited(0), RAN, SEALED))
+
+
+@pytest.mark.parametrize(
+    "inputs", [(STAGED, ACCEPTED, exited(0), WITH_OUTPUTS), (STAGED, ACCEPTED, exited(0), RAN, SEALED)]
+)
+def test_a_row_that_took_over_a_vote_of_the_lost_time_learns_later_what_had_been_staged(
+    inputs: tuple[AnyInput, ...],
+) -> None:
+    told = record(*inputs)
+    row = Known(1, Stage.SEALED, 1, told.seq - 1)
+    assert decide(told, {1: row}) == VOTED
+    assert decide(told, {1: replace(row, directory="work/acme/j1/a1/e1")}) == domain.Drop()
