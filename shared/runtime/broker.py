@@ -75,10 +75,13 @@ class Broker:
         self.failed = asyncio.get_running_loop().create_future()
         connecting = asyncio.create_task(self.faststream.connect())
         waiting: list[asyncio.Future[Any]] = [connecting, self.failed]
-        while not (await asyncio.wait(waiting, timeout=_SAY_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
-            self._log.warning("waiting for the broker", url=self._url)
+        try:
+            while not (await asyncio.wait(waiting, timeout=_SAY_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
+                self._log.warning("waiting for the broker", url=self._url)
+        finally:
+            if not connecting.done():
+                await _give_up(connecting)
         if self.failed.done():
-            connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
             raise LoginRefused(self.failed.result())
         await connecting
@@ -269,6 +272,13 @@ class Broker:
 def nudge_subject(service: str) -> str:
     """Where replicas of a service tell the one that relays of their commits."""
     return f"nudge.v1.{service}"
+
+
+async def _give_up(connecting: asyncio.Task[Any]) -> None:
+    """End nats-py's tries. One that fails in the moment of its cancellation swallows it, and the next follows."""
+    while not connecting.done():
+        connecting.cancel()
+        await asyncio.wait([connecting], timeout=0.1)
 
 
 def inbox_prefix(user: str) -> str:

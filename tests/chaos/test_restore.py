@@ -2,7 +2,8 @@
 
 Jobs of before the backup end right, whatever of them happened in the lost time: those that were launched in it are
 adopted. Jobs that were submitted after the backup are nobody's: they run once, and their facts are listed as orphans.
-`make test` has a few jobs and a backup of a few seconds ago, `make test-long` 120 jobs and one of a minute ago.
+Both sizes are `make test-long`'s: a few jobs and a backup of a few seconds ago, and 120 jobs and one of a minute ago.
+In `make test` a restore while jobs run is `tests/integration/embedded/test_backup.py`, and its epoch `tests/guards`.
 """
 
 import random
@@ -38,7 +39,7 @@ class Size:
 
 SIZES = [
     pytest.param(Size(20, (0.1, 6), 5, 6), id="few jobs"),
-    pytest.param(Size(120, (1, 80), 60, 40), id="120 jobs and a minute", marks=pytest.mark.long),
+    pytest.param(Size(120, (1, 80), 60, 40), id="120 jobs and a minute"),
 ]
 
 _HELD = " UNION ALL ".join(
@@ -47,6 +48,7 @@ _HELD = " UNION ALL ".join(
 )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("size", SIZES)
 def test_nothing_runs_twice_after_a_restore_and_what_cannot_be_known_is_said(

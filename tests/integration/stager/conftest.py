@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ import orjson
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 
 from services.stager.app import create
 from services.stager.settings import StagerSettings
@@ -188,10 +189,18 @@ class World:
         return self.facts(job, kind)[-1]
 
     async def outputs(self, job: str, tenant: str = TENANT) -> Manifest | None:
-        """Ask the stager."""
-        asked = OutputsAsked(tenant=tenant, job=job)
-        reply = await self.connection.request("rpc.v1.stager.outputs", asked.model_dump_json().encode(), 5)
-        return OutputsAnswer.model_validate_json(reply.data).manifest
+        """Ask the stager, which may be about to start."""
+        asked = OutputsAsked(tenant=tenant, job=job).model_dump_json().encode()
+        answers: list[OutputsAnswer] = []
+
+        async def answered() -> bool:
+            with suppress(NoRespondersError):
+                reply = await self.connection.request("rpc.v1.stager.outputs", asked, 5)
+                answers.append(OutputsAnswer.model_validate_json(reply.data))
+            return bool(answers)
+
+        await eventually(answered, "the stager to answer")
+        return answers[0].manifest
 
     def workdir(self, job: str, epoch: int | None = None) -> Path:
         """The published directory of the current attempt, or that of an epoch."""
