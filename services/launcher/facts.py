@@ -45,7 +45,8 @@ def sealed(row: Launch, source: str, epoch: int) -> tuple[AnyFact, ...]:
     if row.refused_message is not None:
         reason = EndReason(row.refused_reason or EndReason.LAUNCH_REFUSED)
         told.append(LaunchRefused(**head, reason=reason, message=row.refused_message))
-    return (*told, GpusFreed(**head), LauncherSealed(**head, ran=row.ran))
+    vote = LauncherSealed(**head, ran=row.ran, because="launch_refused" if told else None)
+    return (*told, GpusFreed(**head), vote)
 
 
 def latest(row: Launch, source: str, epoch: int) -> tuple[AnyFact, ...]:

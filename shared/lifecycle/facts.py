@@ -191,10 +191,12 @@ class LaunchRefused(FactBase):
 
 
 class LauncherSealed(FactBase):
-    """The launcher's vote: nothing of this attempt runs or can start any more. `ran`: whether a claim was found."""
+    """The launcher's vote: nothing of this attempt runs or can start any more. `ran`: whether a claim was found.
+    `because` names the fact, told with it, that says why nothing did: one may overtake the other."""
 
     kind: Literal["launcher_sealed"] = "launcher_sealed"
     ran: bool
+    because: Literal["launch_refused"] | None = None
 
 
 class GpusFreed(FactBase):

@@ -78,6 +78,12 @@ class Picture:
         return self.staging_sealed is not None or (self.staged is not None and self.staged.nothing_to_copy)
 
     @property
+    def launcher_voted(self) -> bool:
+        """A vote with a reason counts once that is here."""
+        vote = self.launcher_sealed
+        return vote is not None and (vote.because is None or self.refused is not None)
+
+    @property
     def ran(self) -> bool:
         """A command was started, as far as anybody has said: how it ended is then owed."""
         return self.reached_running or (self.launcher_sealed is not None and self.launcher_sealed.ran)
@@ -90,7 +96,7 @@ class Picture:
     @property
     def sealed(self) -> bool:
         """Everybody who worked on the attempt has let go of it, and how it ended is known."""
-        if not self.stager_voted or (self.launcher_asked and self.launcher_sealed is None):
+        if not self.stager_voted or (self.launcher_asked and not self.launcher_voted):
             return False
         return self.end_known or not self.ran
 

@@ -193,6 +193,8 @@ def _ended_right(job: str, record: Mapping[str, Any], wanted: Wanted, lines: int
         return
     if wanted.code is not None and record["exit"].get("code") != wanted.code:
         verdict.wrong.append(f"{said} has exit {record['exit']}, and {wanted.code} is right")
+    if wanted.reason is not None and (record["end_reason"], lines) != (wanted.reason, 0):
+        verdict.wrong.append(f"{said} ended as {record['end_reason']} after {lines} runs: {record.get('message')}")
     if lines == 0 and wanted.must_run:
         verdict.wrong.append(f"{said} is {record['state']} and never ran")
     outputs = record["attempts"][-1].get("outputs") or {}

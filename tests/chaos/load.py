@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import httpx
 
@@ -16,8 +16,8 @@ from shared.client.client import Tidegate
 from shared.client.errors import NoServer, Refused, Unavailable
 from shared.client.snapshot import pack
 
-Kind = Literal["plain", "output", "files", "failing", "gpu", "stopped", "stopped_at_once"]
-KINDS: Final[tuple[Kind, ...]] = ("plain", "output", "files", "failing", "gpu", "stopped", "stopped_at_once")
+Kind = Literal["plain", "output", "files", "failing", "gpu", "stopped", "stopped_at_once", "refused"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _CALL_SECONDS: Final = 180
 _LINE: Final = 'echo "$TIDEGATE_JOB_ID $TIDEGATE_ATTEMPT" >> "$0"; '
 _GATE: Final = 'while [ ! -e "$0.open" ]; do sleep 0.1; done; '
@@ -29,6 +29,7 @@ _SCRIPTS: Final[Mapping[Kind, str]] = {
     "gpu": "sleep $1",
     "stopped": "while :; do sleep 0.1; done",
     "stopped_at_once": "while :; do sleep 0.1; done",
+    "refused": "true",
 }
 
 
@@ -42,7 +43,7 @@ class Wanted:
     @property
     def state(self) -> str:
         match self.kind:
-            case "failing":
+            case "failing" | "refused":
                 return "FAILED"
             case "stopped" | "stopped_at_once":
                 return "STOPPED"
@@ -55,10 +56,15 @@ class Wanted:
         match self.kind:
             case "failing":
                 return 7
-            case "stopped" | "stopped_at_once":
+            case "stopped" | "stopped_at_once" | "refused":
                 return None
             case _:
                 return 0
+
+    @property
+    def reason(self) -> str | None:
+        """Its end reason, where one of its own is to be said whatever was killed."""
+        return "input_invalid" if self.kind == "refused" else None
 
     @property
     def files(self) -> int:
@@ -67,8 +73,8 @@ class Wanted:
 
     @property
     def must_run(self) -> bool:
-        """Only what was stopped at once may end without having run."""
-        return self.kind != "stopped_at_once"
+        """Only what was stopped at once may end without having run, and what was refused does."""
+        return self.kind not in ("stopped_at_once", "refused")
 
 
 class Load:
@@ -160,6 +166,8 @@ class Load:
             spec["outputs"] = ["done.txt"]
         if wanted.kind == "files":
             spec |= {"snapshot": self._snapshot, "inputs": ["data/given.txt"]}
+        if wanted.kind == "refused":
+            spec |= {"snapshot": self._snapshot, "inputs": ["data/gvien.txt"]}
         return {"name": f"{self.name}-{number}", "spec": spec}
 
     def _uploaded(self) -> str:

@@ -95,6 +95,7 @@ MOVES = {
     "two ends of one segment": ("exited", "segment_requeued", "seen_running"),
     "findings and the vote": ("input_valid", "input_invalid"),
     "a refusal, and the vote that came with it": ("input_invalid", "unstaged"),
+    "a refused launch, and the vote that came with it": ("launch_refused", "never_launched", "staging_sealed"),
     "a vote before staged": ("staging_sealed", "staged", "input_valid"),
 }
 
@@ -133,6 +134,8 @@ def _the(job: Job, kind: str) -> f.AnyFact:
         ),
         "staged": job.fact(f.Staged, directory="e1", nothing_to_copy=False),
         "staging_sealed": job.fact(f.StagingSealed, staged=True, outcome="none"),
+        "launch_refused": job.fact(f.LaunchRefused, message="no such partition"),
+        "never_launched": job.fact(f.LauncherSealed, ran=False, because="launch_refused"),
         "unstaged": job.fact(f.StagingSealed, staged=False, outcome="none", because="input_invalid"),
     }
     return made[kind]

@@ -197,10 +197,12 @@ class World:
             if outcome == "invalid":
                 found = f.Finding(code="missing", place="data.csv", message="data.csv is not there")
                 self._say(record, f.InputInvalid, findings=(found,))
+                self._vote_with(record, key, "input_invalid")
                 return
             self._say(record, f.InputValid)
             if outcome == "failed":
                 self._say(record, f.StagingFailed, message="the store is full")
+                self._vote_with(record, key, "staging_failed")
             else:
                 self._say(record, f.Staged, directory="a/e1", nothing_to_copy=not record.has_outputs)
         elif Duty.SEAL_STAGING in owed and mine != "sealed":
@@ -215,6 +217,12 @@ class World:
             outcome = self.choices.pick(("verified", "failed"))
             self._say(record, f.Recopied, recopy=self.recopied, outcome=outcome, message="again")
 
+    def _vote_with(self, record: JobRecord, key: tuple[str, int], because: str) -> None:
+        """A stager that votes together with its reason, not once it is asked to."""
+        if self.choices.chance(50):
+            self.mine[key] = "sealed"
+            self._say(record, f.StagingSealed, staged=False, outcome="none", because=because)
+
     def _launcher(self, record: JobRecord) -> None:
         key = ("launcher", record.attempt)
         mine, owed = self.mine.get(key, ""), duties(record)
@@ -227,6 +235,10 @@ class World:
             if not self.calm and self.choices.chance(10):
                 self.mine[key] = "refused"
                 self._say(record, f.LaunchRefused, message="no such partition")
+                if self.choices.chance(50):
+                    self.mine[key] = "sealed"
+                    self._say(record, f.GpusFreed)
+                    self._say(record, f.LauncherSealed, ran=False, because="launch_refused")
             else:
                 self.mine[key] = "submitting"
                 self.backends[record.attempt] = Backend(created=self.now)
