@@ -47,7 +47,7 @@ async def batch_of(folder: Path) -> list[str]:
     """The bodies that the process is working on."""
 
     async def begun() -> bool:
-        return (folder / "begun").exists()
+        return (folder / "begun").exists() and bool((folder / "begun").read_text())
 
     await eventually(begun, "the process to begin a batch", PROCESS_SECONDS)
     return (folder / "begun").read_text().split()
@@ -66,11 +66,11 @@ async def test_sigterm_midway_finishes_the_batch_and_hands_back_the_rest_at_once
 
             async def fetched_ahead() -> bool:
                 pending = (await admin_js.consumer_info("JOBS", "gatekeeper")).num_ack_pending
-                return pending is not None and pending == 6
+                return pending is not None and pending > len(working_on)
 
-            await eventually(fetched_ahead, "the next batch to be fetched as well")
+            await eventually(fetched_ahead, "more to be fetched than is worked on")
             process.send_signal(signal.SIGTERM)
-            await said(process, "fetched messages handed back count=3")
+            await said(process, "fetched messages handed back count=")
             (tmp_path / "go").touch()
             assert await process.wait() == 0
         async with running(other):
