@@ -74,7 +74,7 @@ def _stager(record: JobRecord, seen: Picture) -> Duty | None:
 
 
 def _launcher(record: JobRecord, seen: Picture) -> Duty | None:
-    if not seen.launcher_asked or seen.launcher_sealed is not None:
+    if not seen.launcher_asked or seen.launcher_voted:
         return None
     if seen.end_known or seen.refused is not None or over_budget(record):
         return Duty.SEAL_LAUNCH

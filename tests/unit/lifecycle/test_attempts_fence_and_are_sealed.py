@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
+from shared.lifecycle.advance import advance
 from shared.lifecycle.derive import ADOPTED
 from shared.lifecycle.duties import Duty, duties, holdings
 from shared.lifecycle.picture import picture
@@ -285,3 +286,15 @@ def test_gpus_of_a_sealed_attempt_stay_reserved_until_the_launcher_frees_them() 
     assert holdings(job.record) == (True, False)
     assert holdings(job.tell(f.GpusFreed).record) == (False, False)
     assert job.events[-1] == "evidence"
+
+
+def test_a_vote_whose_reason_has_not_come_is_asked_for() -> None:
+    job = a_job().admitted()
+    facts = (
+        job.fact(f.Staged, directory="e1", nothing_to_copy=False),
+        job.fact(f.LauncherSealed, ran=False, because="launch_refused"),
+    )
+    record = advance(job.record, facts, at(30)).record
+    assert Duty.LAUNCH in duties(record)
+    record = advance(record, [job.fact(f.LaunchRefused, message="no such partition")], at(31)).record
+    assert duties(record) == {Duty.SEAL_STAGING}
