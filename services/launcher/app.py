@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
-from services.launcher.audit import Audit
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
@@ -14,6 +13,7 @@ from services.launcher.store import Store
 from services.launcher.sweep import Sweep
 from shared.backends.local.client import LocalClient
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
+from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
 from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
@@ -139,7 +139,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         answer = await service.call("api", "newest", question.model_dump_json().encode())
         return NewestAnswer.model_validate_json(answer)
 
-    audit = Audit(store, events, ask_newest, service.clock)
+    audit = Audit(store.open_since, events.audited, ask_newest, service.clock)
 
     @service.every(_AUDIT_SECONDS)
     async def ask_about_open_launches() -> None:

@@ -1,6 +1,6 @@
 """One function per message: what job events make of the launcher's rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from services.launcher.domain import Decision, Launch, State, decide
@@ -33,6 +33,10 @@ class JobEvents:
     async def on_jobs(self, deliveries: list[Delivery]) -> None:
         """Begin, end or answer launches for a batch of job events. Safe to redeliver: guarded by (epoch, seq)."""
         await self.take(newest_by_job([decode_event(delivery.body).job for delivery in deliveries]))
+
+    async def audited(self, records: Sequence[JobRecord]) -> None:
+        """Act on records that an audit asked for."""
+        await self.take(newest_by_job(records), answer=False)
 
     async def take(self, records: Mapping[str, JobRecord], *, answer: bool = True) -> None:
         """Act on these records; without `answer` one that was seen before asks nothing.

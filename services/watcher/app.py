@@ -4,7 +4,6 @@ import asyncio
 from datetime import timedelta
 from typing import Final
 
-from services.watcher.audit import Audit
 from services.watcher.capacity import CLUSTER, CapacityReports
 from services.watcher.handlers import JobEvents
 from services.watcher.logs import read
@@ -20,6 +19,7 @@ from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import Observation
 from shared.contracts.queries import Capacity, LogsAsked, NewestAnswer, NewestAsked
 from shared.contracts.subjects import cluster_subject
+from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
 from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
@@ -115,7 +115,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         answer = await service.call("api", "newest", question.model_dump_json().encode())
         return NewestAnswer.model_validate_json(answer)
 
-    audit = Audit(store, events, ask_newest, service.clock)
+    audit = Audit(store.open_since, events.audited, ask_newest, service.clock)
 
     @service.every(_AUDIT_SECONDS)
     async def ask_about_open_attempts() -> None:

@@ -23,6 +23,10 @@ class JobEvents:
         self._look()
         await self.take([decode_event(delivery.body).job for delivery in deliveries])
 
+    async def audited(self, records: Sequence[JobRecord]) -> None:
+        """Act on records that an audit asked for."""
+        await self.take(records, answer=False)
+
     async def take(self, records: Sequence[JobRecord], *, answer: bool = True) -> None:
         """Note what these records ask; without `answer` one that was seen before asks nothing."""
         watches = [watch(record) for record in newest_by_job(records).values()]

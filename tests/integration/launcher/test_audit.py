@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from services.launcher.audit import Audit
 from shared.contracts.queries import NewestAnswer, NewestAsked
+from shared.runtime.audit import Audit
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.world import Launcher, World, kinds
@@ -21,7 +21,7 @@ def audit(launcher: Launcher, *known: Job, clock: FixedClock | None = None) -> A
         asked = [job for job in known if job.id in question.jobs]
         return NewestAnswer(events=tuple(job.events[-1].decode() for job in asked))
 
-    return Audit(launcher.store, launcher.events, ask, clock or later())
+    return Audit(launcher.store.open_since, launcher.events.audited, ask, clock or later())
 
 
 async def test_an_end_whose_event_was_lost_is_found(world: World) -> None:

@@ -3,9 +3,9 @@
 import math
 from datetime import timedelta
 
-from services.watcher.audit import Audit
 from shared.backends.local.sightings import LocalState, Observation
 from shared.contracts.queries import NewestAnswer, NewestAsked
+from shared.runtime.audit import Audit
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.watcher.test_losses import FOREVER, gone, looks
 from tests.integration.watcher.world import World
@@ -125,7 +125,7 @@ async def test_an_end_whose_event_was_lost_is_found_by_asking(world: World) -> N
         asked.append(question)
         return NewestAnswer(events=(job.events[-1].decode(),))
 
-    audit = Audit(watcher.store, watcher.events, ask, clock)
+    audit = Audit(watcher.store.open_since, watcher.events.audited, ask, clock)
     await audit.once()
     assert asked == []
     clock.advance(timedelta(minutes=11))
@@ -144,5 +144,5 @@ async def test_silence_and_unknown_jobs_end_no_watch(world: World) -> None:
         return NewestAnswer(events=())
 
     clock.advance(timedelta(minutes=11))
-    await Audit(watcher.store, watcher.events, nothing, clock).once()
+    await Audit(watcher.store.open_since, watcher.events.audited, nothing, clock).once()
     assert not await world.database.fetchval("SELECT over FROM watched")
