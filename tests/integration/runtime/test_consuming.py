@@ -135,29 +135,37 @@ async def test_a_retryable_error_brings_the_message_again_and_no_other(stores: S
     assert sorted(received.bodies) == ["after", "before", "later"]
 
 
-async def test_a_batch_is_not_tried_one_by_one_where_somebody_else_is_away(stores: Stores) -> None:
+async def test_a_batch_is_not_tried_one_by_one_where_somebody_else_is_away(
+    stores: Stores, admin_js: JetStreamContext
+) -> None:
     api, gatekeeper, received = stores.service("api"), stores.service("gatekeeper"), Received()
-    sizes: list[int] = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    tried: list[list[str]] = []
 
     @gatekeeper.consume("gatekeeper")
     async def handle(deliveries: list[Delivery]) -> None:
-        sizes.append(len(deliveries))
-        if len(sizes) == 1:
+        if not begun.is_set():
+            begun.set()
+            await go_on.wait()
+        elif fresh := [delivery.body.decode() for delivery in deliveries if delivery.deliveries == 1]:
+            tried.append(fresh)
             raise RpcUnavailable("nobody there")
         await received(deliveries)
 
+    async def gathered() -> bool:
+        return bool((await admin_js.consumer_info("JOBS", "gatekeeper")).num_ack_pending == 31)
+
     numbers = [f"{number}" for number in range(30)]
-    async with running(api):
+    async with running(gatekeeper, api):
+        await enqueue(api, [a_message("first")])
+        await begun.wait()
         await enqueue(api, [a_message(number) for number in numbers])
-
-        async def published() -> bool:
-            return not await stores.rows("SELECT 1 FROM api.outbox WHERE sent_at IS NULL")
-
-        await eventually(published, "the relay")
-        async with running(gatekeeper):
-            await received.all(numbers)
-    assert sizes[0] == 30
-    assert sorted(received.bodies) == sorted(numbers)
+        await eventually(gathered, "the others to gather behind the first")
+        go_on.set()
+        await received.all(["first", *numbers])
+    assert max(len(fresh) for fresh in tried) > 1
+    assert sorted(body for fresh in tried for body in fresh) == sorted(numbers)
+    assert sorted(received.bodies) == sorted(["first", *numbers])
 
 
 async def test_an_unparsable_body_is_parked_at_once(stores: Stores) -> None:
