@@ -1,30 +1,31 @@
 """What must hold once every job of a history has ended, read from where it cannot be talked away.
 
 The ledger that the jobs wrote, the runner's exit records, the processes of this machine, the folders, and the rows of
-all slices; what a service answers counts for nothing here, but for the usage that users see.
+all slices; what a service answers counts for nothing here, but for the usage and the pipelines' words that users see.
 """
 
 import json
-import re
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
-from shared.backends.local import layout
 from shared.contracts.subjects import SERVICES
-from tests.chaos.load import Load, Wanted
+from tests.chaos.load import Load
+from tests.chaos.logs import what_is_wrong_with_the_logs
+from tests.chaos.remains import added_up, metered_once, nothing_on_this_machine, one_staging_area
 from tests.chaos.stand import Stand
-from tests.e2e.stacks import TERMINAL, processes_with
+from tests.chaos.verdict import Verdict
+from tests.chaos.wanted import Wanted, word_of
+from tests.e2e.stacks import TERMINAL
 
-_SHOWN: Final = 6
 _QUIET_SECONDS: Final = 0.3
-_STAGED: Final = re.compile(r"e[\d.]+(\.part)?")
 
 _JOBS: Final = "SELECT id, name, tenant, state, record FROM api.jobs WHERE name LIKE $1 || '-%'"
-_IN_FLIGHT: Final = "SELECT count(*) AS jobs FROM api.jobs WHERE name LIKE $1 || '-%' AND state <> ALL($2)"
+_IN_FLIGHT: Final = """
+SELECT count(*) AS jobs FROM api.jobs WHERE name LIKE $1 || '-%' AND state <> ALL($2)
+AND (pipeline IS NULL OR record -> 'pipeline' ->> 'upstream_done' = 'true')
+"""
 _EVENTS: Final = """
 SELECT job, count(*) AS events, max(seq) - min(seq) + 1 AS numbered, min(seq) AS first,
        count(*) FILTER (WHERE type IN ('succeeded', 'failed', 'stopped')) AS ends,
@@ -70,25 +71,6 @@ _DEAD: Final = " UNION ALL ".join(
 )
 
 
-class Verdict:
-    """What was found: `wrong` never becomes right by waiting, `left` may. `casualties` are jobs whose supervisor was
-    killed: nobody can say how they ended, and that is what is to be said."""
-
-    def __init__(self) -> None:
-        self.wrong: list[str] = []
-        self.left: list[str] = []
-        self.areas: list[str] = []
-        """Staged or copied by somebody whose work does not count."""
-        self.casualties: set[str] = set()
-        self.unrecorded: set[str] = set()
-        """Jobs that ran and of whose end the runner has no record."""
-
-    def __str__(self) -> str:
-        found = [*self.wrong, *self.left, *self.areas]
-        more = [f"… and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-        return "\n  ".join([*found[:_SHOWN], *more])
-
-
 def all_end_right(
     stand: Stand, load: Load, seconds: float, *, casualties: int = 0, somebody_is_frozen: bool = False
 ) -> None:
@@ -107,10 +89,19 @@ def all_end_right(
             break
         assert time.monotonic() < deadline, f"still so after {seconds:g} s:\n  {verdict}\nin {stand.home}"
         time.sleep(_QUIET_SECONDS)
-    (segments,) = stand.rows((_SEGMENTS, load.jobs))
-    counted = {job: milliseconds for job, milliseconds in _added_up(segments).items() if milliseconds}
-    shown = load.usage()
-    assert {job: shown.get(job) for job in counted} == counted, "the usage that is shown is not what was metered"
+    wrong = what_is_wrong_with_the_logs(stand, load)
+    assert not wrong, "wrong in the event log:\n  " + "\n  ".join(wrong)
+    _shown_right(stand, load)
+
+
+def _shown_right(stand: Stand, load: Load) -> None:
+    """Users see what was metered, and of each pipeline the word that its steps' ends make."""
+    segments, rows = stand.rows((_SEGMENTS, load.jobs), (_JOBS, load.name))
+    counted = {job: milliseconds for job, milliseconds in added_up(segments).items() if milliseconds}
+    assert load.usage(counted) == counted, "the usage that is shown is not what was metered"
+    states = {row["id"]: row["state"] for row in rows}
+    words = {pipeline: word_of([states[job] for job in steps]) for pipeline, steps in load.pipelines.items()}
+    assert load.words() == words, "the words of pipelines that are shown are not what their steps came to"
 
 
 def what_counts(stand: Stand, load: Load) -> list[str]:
@@ -122,7 +113,7 @@ def what_counts(stand: Stand, load: Load) -> list[str]:
 
 
 def in_flight(stand: Stand, load: Load) -> int:
-    """How many jobs have not ended."""
+    """How many jobs have not ended and wait for no earlier step."""
     ((row,),) = stand.rows((_IN_FLIGHT, load.name, list(TERMINAL)))
     return int(row["jobs"])
 
@@ -143,14 +134,16 @@ def judge(stand: Stand, load: Load) -> Verdict:
     _ran_once(load, verdict)
     _none_lost_none_made_twice(load, rows, verdict)
     ended = {row["id"]: json.loads(row["record"]) for row in rows if row["state"] in TERMINAL}
+    states = {job: record["state"] for job, record in ended.items()}
     ran = load.ran()
     for job, record in ended.items():
         if job not in load.wanted:
             continue
+        wanted = load.wanted[job].where_reached(states)
         if record.get("end_reason") == "lost":
             verdict.casualties.add(job)
         else:
-            _ended_right(job, record, load.wanted[job], ran[f"{job} 1"], verdict)
+            _ended_right(job, record, wanted, ran[f"{job} 1"], verdict)
     for row in events:
         if row["events"] != row["numbered"] or row["first"] != 1 or row["ends"] > 1:
             verdict.wrong.append(f"{row['job']} has a log with gaps or two ends: {dict(row)}")
@@ -159,10 +152,10 @@ def judge(stand: Stand, load: Load) -> Verdict:
     verdict.wrong += [f"a dead letter of {row['service']}: {row['subject']}: {row['error']}" for row in dead]
     verdict.left += [f"an open {row['what']} of {row['job']}: {row['detail']}" for row in still_open]
     if len(ended) == len(load.wanted):
-        _metered_once(stand, load, segments, verdict)
-        _nothing_on_this_machine(stand, load, verdict)
+        metered_once(stand, load, segments, verdict)
+        nothing_on_this_machine(stand, load, verdict)
         for row in stagings:
-            _one_staging_area(stand, row, verdict)
+            one_staging_area(stand, load, row, verdict)
     return verdict
 
 
@@ -200,79 +193,3 @@ def _ended_right(job: str, record: Mapping[str, Any], wanted: Wanted, lines: int
     outputs = record["attempts"][-1].get("outputs") or {}
     if (outputs.get("files") or 0) != wanted.files:
         verdict.wrong.append(f"{said} has outputs {outputs}, and {wanted.files} is right")
-
-
-def _exit_records(stand: Stand) -> Iterator[dict[str, Any]]:
-    """How the runner recorded every end."""
-    for folder in (layout.OPEN, f"{layout.RELEASED}/*"):
-        for file in stand.place.local.glob(f"{folder}/*.{layout.EXIT}.json"):
-            yield json.loads(file.read_text())
-
-
-def _metered_once(stand: Stand, load: Load, segments: list[Any], verdict: Verdict) -> None:
-    """The segments are those that the runner recorded, and the lines that other systems get add up to them."""
-    measured: dict[str, int] = defaultdict(int)
-    runs: Counter[str] = Counter()
-    for record in _exit_records(stand):
-        if record["ran"] and record["job"] in load.wanted:
-            job = record["job"]
-            runs[job] += 1
-            span = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["started_at"])
-            measured[job] += round(span.total_seconds() * 1000) * load.wanted[job].gpus
-    verdict.wrong += [f"the runner recorded {times} ends of {job}" for job, times in runs.items() if times > 1]
-    kept = _added_up(segments)
-    told = _added_up({"job": line.job, "gpu_milliseconds": line.gpu_milliseconds} for line in stand.usage_lines())
-    periods = Counter(row["job"] for row in segments if row["started_at"] is not None)
-    ran = load.ran()
-    for job in load.wanted:
-        if periods[job] > 1:
-            verdict.wrong.append(f"{job} has {periods[job]} segments")
-        if ran[f"{job} 1"] > runs[job]:
-            verdict.unrecorded.add(job)
-        if job in verdict.casualties | verdict.unrecorded:
-            if kept[job] != told[job]:
-                verdict.left.append(f"{job} has no recorded end, segments of {kept[job]} ms and lines of {told[job]}")
-            continue
-        if (kept[job], told[job]) != (measured[job], measured[job]):
-            verdict.left.append(
-                f"{job} held GPUs for {measured[job]} ms, has segments of {kept[job]} and lines of {told[job]}"
-            )
-
-
-def _added_up(rows: Iterable[Any]) -> dict[str, int]:
-    """GPU time by job."""
-    sums: dict[str, int] = defaultdict(int)
-    for row in rows:
-        sums[row["job"]] += row["gpu_milliseconds"] or 0
-    return sums
-
-
-def _nothing_on_this_machine(stand: Stand, load: Load, verdict: Verdict) -> None:
-    opened = [
-        file.name
-        for file in (stand.place.local / layout.OPEN).glob("*.json")
-        if (split := layout.split_record_name(file.name)) and split[0].split(".")[1] in load.wanted
-    ]
-    verdict.left += [f"{name} is still among the open records" for name in opened]
-    verdict.left += [f"process {pid} of a job still runs" for pid in processes_with(str(load.ledger))]
-
-
-def _one_staging_area(stand: Stand, row: Mapping[str, Any], verdict: Verdict) -> None:
-    """Of all that was staged and copied, only what was published is there."""
-    work = Path(layout.attempt_directory(str(stand.place.local), row["tenant"], row["job"], row["attempt"]))
-    found = {entry.name for entry in work.iterdir()} if work.is_dir() else set()
-    staged = {name for name in found if _STAGED.fullmatch(name)}
-    published = {Path(row["directory"]).name} if row["directory"] else set()
-    if staged - published:
-        verdict.areas.append(f"{row['job']} has {sorted(staged)} staged, and {sorted(published)} published")
-    store = stand.place.blobs / row["tenant"] / "outputs" / row["job"]
-    files = {str(file.relative_to(stand.place.blobs)) for file in store.rglob("*") if file.is_file()}
-    if row["manifest"] is None:
-        verdict.areas += [f"{row['job']} published no outputs, and {name} is stored" for name in sorted(files)]
-        return
-    manifest = json.loads((stand.place.blobs / row["manifest"]).read_text())
-    named = {row["manifest"], *(manifest["prefix"] + one["path"] for one in manifest["files"])}
-    verdict.areas += [f"{row['job']} has {name} stored, which its manifest does not name" for name in files - named]
-    for name in named - {row["manifest"]}:
-        if (stand.place.blobs / name).read_text() != row["job"]:
-            verdict.wrong.append(f"{name} holds something else than {row['job']} wrote")

@@ -1,80 +1,28 @@
-"""The load: jobs of every kind, what each must come to, and a ledger in which each writes that it ran."""
+"""The load: jobs and pipelines of every kind, and a ledger in which each job writes that it ran."""
 
+import itertools
 import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import httpx
 
 from shared.client.client import Tidegate
 from shared.client.errors import NoServer, Refused, Unavailable
 from shared.client.snapshot import pack
+from tests.chaos.wanted import CHAINS, KINDS, SCRIPTS, Alone, Step, Wanted
 
-Kind = Literal["plain", "output", "files", "failing", "gpu", "stopped", "stopped_at_once", "refused"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _CALL_SECONDS: Final = 180
 _LINE: Final = 'echo "$TIDEGATE_JOB_ID $TIDEGATE_ATTEMPT" >> "$0"; '
 _GATE: Final = 'while [ ! -e "$0.open" ]; do sleep 0.1; done; '
-_SCRIPTS: Final[Mapping[Kind, str]] = {
-    "plain": "sleep $1",
-    "output": 'sleep $1; printf "$TIDEGATE_JOB_ID" > done.txt',
-    "files": 'test "$(cat data/given.txt)" = given || exit 9; sleep $1; printf "$TIDEGATE_JOB_ID" > done.txt',
-    "failing": 'sleep $1; printf "$TIDEGATE_JOB_ID" > done.txt; exit 7',
-    "gpu": "sleep $1",
-    "stopped": "while :; do sleep 0.1; done",
-    "stopped_at_once": "while :; do sleep 0.1; done",
-    "refused": "true",
-}
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a job must come to."""
-
-    kind: Kind
-    gpus: int
-
-    @property
-    def state(self) -> str:
-        match self.kind:
-            case "failing" | "refused":
-                return "FAILED"
-            case "stopped" | "stopped_at_once":
-                return "STOPPED"
-            case _:
-                return "SUCCEEDED"
-
-    @property
-    def code(self) -> int | None:
-        """Its exit code; None where a signal ends it, or it may never have begun."""
-        match self.kind:
-            case "failing":
-                return 7
-            case "stopped" | "stopped_at_once" | "refused":
-                return None
-            case _:
-                return 0
-
-    @property
-    def reason(self) -> str | None:
-        """Its end reason, where one of its own is to be said whatever was killed."""
-        return "input_invalid" if self.kind == "refused" else None
-
-    @property
-    def files(self) -> int:
-        """How many outputs come back."""
-        return int(self.kind in ("output", "files", "failing"))
-
-    @property
-    def must_run(self) -> bool:
-        """Only what was stopped at once may end without having run, and what was refused does."""
-        return self.kind not in ("stopped_at_once", "refused")
+_JOBS_FOR_A_PIPELINE: Final = 8
+"""Of so many jobs some are the steps of a pipeline."""
 
 
 class Load:
@@ -88,38 +36,62 @@ class Load:
         rng: random.Random,
         *,
         seconds: tuple[float, float] = (0.05, 0.8),
-        kinds: Sequence[Kind] = KINDS,
+        kinds: Sequence[Alone] = KINDS,
         gated: bool = False,
     ) -> None:
         """`seconds` is between which lengths the jobs work; where they are `gated`, after `open_the_gate`."""
         self.name = name
         self.ledger = ledger
         self.wanted: dict[str, Wanted] = {}
+        self.pipelines: dict[str, tuple[str, ...]] = {}
+        """The jobs that are a pipeline's steps, in their order."""
         self.requests = 0
         self._client = client
         self._rng = rng
         self._seconds = seconds
-        self._kinds = kinds
+        self._kinds = itertools.cycle(kinds)
+        self._chains = itertools.cycle(rng.sample(CHAINS, len(CHAINS)))
+        self._numbers = itertools.count()
         self._line = _LINE + _GATE if gated else _LINE
         self._to_stop: list[str] = []
         self._snapshot = self._uploaded()
 
     def submit(self, jobs: int) -> None:
-        """Some of every kind, in any order; made again with the same key until the api has answered."""
-        kinds = [self._kinds[number % len(self._kinds)] for number in range(jobs)]
+        """So many, some of every kind and some as pipelines, in any order; made again with the same key until the api
+        has answered."""
+        chains = [next(self._chains) for _ in range(max(1, round(jobs / _JOBS_FOR_A_PIPELINE)))]
+        kinds = [next(self._kinds) for _ in range(jobs - sum(map(len, chains)))]
         self._rng.shuffle(kinds)
+        for chain in chains:
+            self._submit_pipeline(chain)
+        self._submit_alone(kinds)
+
+    def _submit_alone(self, kinds: Sequence[Alone]) -> None:
         wanted = [Wanted(kind, self._rng.randint(1, 2) if kind == "gpu" else self._rng.randint(0, 1)) for kind in kinds]
-        first = len(self.wanted)
-        body = {"jobs": [self._request(first + number, one) for number, one in enumerate(wanted)]}
-        self.requests += 1
-        key = {"Idempotency-Key": f"{self.name} {self.requests}"}
-        ids = self._answered(lambda: self._client.call("POST", "/v1/jobs/batch", json=body, headers=key))["ids"]
+        ids = self._made("/v1/jobs/batch", {"jobs": [self._request(one) for one in wanted]})["ids"]
         for job, one in zip(ids, wanted, strict=True):
             self.wanted[job] = one
             if one.kind == "stopped_at_once":
                 self._stop(job)
             elif one.kind == "stopped":
                 self._to_stop.append(job)
+
+    def _submit_pipeline(self, chain: Sequence[Step]) -> None:
+        """Its steps take as long together as a job alone."""
+        wanted = [Wanted(kind, self._rng.randint(0, 1)) for kind in chain]
+        steps = [self._request(one, parts=len(chain)) for one in wanted]
+        for step in steps[1:]:
+            step["spec"]["inputs"] = ["done.txt"]
+        made = self._made("/v1/pipelines", {"name": self.name, "steps": steps})
+        jobs = tuple(step["job"] for step in made["steps"])
+        self.pipelines[made["id"]] = jobs
+        for number, (job, one) in enumerate(zip(jobs, wanted, strict=True)):
+            self.wanted[job] = replace(one, after=jobs[:number])
+
+    def _made(self, path: str, body: Mapping[str, Any]) -> Any:
+        self.requests += 1
+        key = {"Idempotency-Key": f"{self.name} {self.requests}"}
+        return self._answered(lambda: self._client.call("POST", path, json=body, headers=key))
 
     def connect(self, client: Tidegate) -> None:
         """Go on with another client: the address may have changed."""
@@ -145,10 +117,22 @@ class Load:
         """How often each attempt ran."""
         return Counter(self.lines())
 
-    def usage(self) -> dict[str, int]:
-        """GPU milliseconds by job, as users see them."""
-        answer = self._answered(lambda: self._client.call("GET", "/v1/usage", params={"group_by": "job"}))
-        return {row["job"]: row["gpu_milliseconds"] for row in answer["rows"]}
+    def usage(self, jobs: Iterable[str]) -> dict[str, int]:
+        """GPU milliseconds of these jobs as users see them: all are listed at once as long as the list is not cut."""
+        answer = self._asked("/v1/usage", group_by="job")
+        rows = {row["job"]: row for row in answer["rows"]}
+        if answer["rest"] is not None:
+            for job in set(jobs) - set(rows):
+                found = self._asked("/v1/usage", group_by="job", job=job)["rows"]
+                rows |= {row["job"]: row for row in found}
+        return {job: rows[job]["gpu_milliseconds"] for job in jobs if job in rows}
+
+    def words(self) -> dict[str, str]:
+        """The word of each pipeline, as users see it."""
+        return {pipeline: self._asked(f"/v1/pipelines/{pipeline}")["word"] for pipeline in self.pipelines}
+
+    def _asked(self, path: str, **params: str) -> Any:
+        return self._answered(lambda: self._client.call("GET", path, params=params))
 
     @property
     def jobs(self) -> Sequence[str]:
@@ -158,17 +142,17 @@ class Load:
         body = {"grace_seconds": 5} if self._rng.random() < 0.5 else {}
         self._answered(lambda: self._client.call("POST", f"/v1/jobs/{job}/stop", json=body), done=httpx.codes.CONFLICT)
 
-    def _request(self, number: int, wanted: Wanted) -> dict[str, Any]:
-        script = self._line + _SCRIPTS[wanted.kind]
-        seconds = f"{self._rng.uniform(*self._seconds):.2f}"
+    def _request(self, wanted: Wanted, *, parts: int = 1) -> dict[str, Any]:
+        script = self._line + SCRIPTS[wanted.kind]
+        seconds = f"{self._rng.uniform(*self._seconds) / parts:.2f}"
         spec = {"command": ["sh", "-c", script, str(self.ledger), seconds], "gpus": wanted.gpus}
-        if wanted.files:
+        if wanted.files or wanted.is_step:
             spec["outputs"] = ["done.txt"]
         if wanted.kind == "files":
             spec |= {"snapshot": self._snapshot, "inputs": ["data/given.txt"]}
         if wanted.kind == "refused":
             spec |= {"snapshot": self._snapshot, "inputs": ["data/gvien.txt"]}
-        return {"name": f"{self.name}-{number}", "spec": spec}
+        return {"name": f"{self.name}-{next(self._numbers)}", "spec": spec}
 
     def _uploaded(self) -> str:
         with tempfile.TemporaryDirectory() as folder:

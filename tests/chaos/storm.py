@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from shared.runtime.failpoints import POINTS
 from tests.chaos.evidence import all_end_right
-from tests.chaos.load import KINDS, Load
+from tests.chaos.load import Load
 from tests.chaos.orders import Campaign, Fault, random_faults
 from tests.chaos.stand import Stand
+from tests.chaos.wanted import KINDS
 
 _FIRST: Final = 2 * len(KINDS)
 _MORE: Final = len(KINDS)

@@ -17,13 +17,14 @@ import pytest
 
 from shared.backends.local import layout
 from tests.chaos.evidence import all_end_right, in_flight
-from tests.chaos.load import Kind, Load, a_ledger
+from tests.chaos.load import Load, a_ledger
 from tests.chaos.report import PROPERTY
 from tests.chaos.stand import Stand
 from tests.chaos.storm import SETTLE_SECONDS, History
+from tests.chaos.wanted import Alone
 from tests.e2e.stacks import eventually, processes_with
 
-UNTOUCHED: tuple[Kind, ...] = ("plain", "output", "files", "failing", "gpu")
+UNTOUCHED: tuple[Alone, ...] = ("plain", "output", "files", "failing", "gpu")
 """No stops: one that was given in the lost time is lost with it."""
 
 

@@ -29,15 +29,19 @@ Record = Callable[[str, object], None]
 
 @dataclass(frozen=True)
 class Size:
-    """How many jobs are in flight, how long each works, how much older the copy of the store is."""
+    """How many jobs are submitted for the loss, how many are in flight at it at least, how long each works, how much
+    older the copy of the store is."""
 
     jobs: int
+    in_flight: int
     job_seconds: tuple[float, float]
     older_seconds: float
 
 
-SMALL = Size(28, (0.05, 2), 3)
-FULL = Size(230, (5, 60), 20)  # some are stopped and end before the loss: 200 are in flight then
+SMALL = Size(28, 1, (0.05, 2), 3)
+FULL = Size(250, 200, (5, 60), 20)  # some are refused or stopped, and some are steps that wait for others
+_ROUNDS = 2
+_FEWEST = 8
 SIZES = [pytest.param(SMALL, id="few jobs"), pytest.param(FULL, id="200 jobs", marks=pytest.mark.long)]
 
 
@@ -66,11 +70,10 @@ def test_jobs_end_right_and_run_once_though_the_broker_loses_what_it_had(
         while time.monotonic() < until:
             load.drive()
             time.sleep(0.05)
-        load.submit(size.jobs - in_flight(stand, load))
+        _fill(stand, load, size)
         before = stand.entries()["nats"]
         _kill(stand, "nats", signal.SIGKILL, meanwhile=lambda: _replace(store, kept))
         stand.usage_read = 0
-        print(f"{in_flight(stand, load)} jobs were in flight at the loss", file=sys.stderr)
         eventually(lambda: stand.entries()["nats"].restarts > before.restarts, "nats to be started again", 60)
         load.submit(7)
 
@@ -83,9 +86,9 @@ def test_jobs_end_right_and_run_once_though_postgresql_is_shut_down_at_once(
     ground: Ground, size: Size, record_property: Record
 ) -> None:
     def lose(stand: Stand, load: Load) -> None:
-        load.submit(size.jobs)
+        load.submit(size.jobs // 2)
         eventually(load.lines, "a job to run")
-        print(f"{in_flight(stand, load)} jobs were in flight at the loss", file=sys.stderr)
+        _fill(stand, load, size)
         before = stand.entries()["postgres"]
         assert before.identity is not None
         before.identity.send(signal.SIGQUIT)  # the immediate shutdown: no session ends, nothing is written out
@@ -111,6 +114,17 @@ def _history(ground: Ground, record: Record, size: Size, lose: Callable[[Stand, 
             if complaint is not None:
                 ground.end()
             record(PROPERTY, History(seed, (), len(load.wanted), time.monotonic() - begun, complaint).told())
+
+
+def _fill(stand: Stand, load: Load, size: Size) -> None:
+    """Submit until as many jobs are in flight as the loss is to meet."""
+    for _ in range(_ROUNDS):
+        if (missing := size.jobs - in_flight(stand, load)) <= 0:
+            break
+        load.submit(max(missing, _FEWEST))
+    found = in_flight(stand, load)
+    print(f"{found} jobs were in flight at the loss", file=sys.stderr)
+    assert found >= size.in_flight, f"{found} jobs were in flight at the loss, and {size.in_flight} are to be"
 
 
 def _copied_while_it_stands_still(stand: Stand, store: Path, kept: Path) -> None:
