@@ -117,6 +117,22 @@ class LogsAnswer(Frozen):
     size_bytes: int
 
 
+class EndpointAsked(Frozen):
+    """`watcher.endpoint`: where the command of a workstation's attempt listens."""
+
+    tenant: str
+    job: str
+    attempt: int
+
+
+class EndpointAnswer(Frozen):
+    """A loopback port of the machine that the command is on, and the secret that guards it; null where there is none
+    (yet). Neither stands in any event, table or log."""
+
+    port: int | None = None
+    secret: str | None = Field(default=None, repr=False)
+
+
 # A name that ends like a drive (`A:`, `data|`) cannot be renamed by what turns names of a local store into URLs.
 _NOT_STORABLE: Final = re.compile(r"[%#\x00-\x1f\x7f]|(?<=[A-Za-z])[:|]\Z")
 _LONGEST_KEY_BYTES: Final = 800
