@@ -1,4 +1,4 @@
-"""`tidegate ls | show | logs | events | stop | hold | release`."""
+"""`tidegate ls | show | logs | events`."""
 
 import json
 from typing import Annotated, Any, Final
@@ -7,15 +7,15 @@ import typer
 from rich.text import Text
 
 from services.cli.escapes import json_text, marked, printable_chunks
+from services.cli.given import checked, is_pipeline
 from services.cli.interrupted import says_that_it_goes_on
 from services.cli.listing import Listing
 from services.cli.output import STATE_STYLES, ago, out, print_json, state_text, write
-from services.cli.pipelines import is_pipeline, show_pipeline, stop_pipeline
+from services.cli.pipelines import show_pipeline
 from services.cli.render import show_job
 from services.cli.session import connect
 from services.cli.stack import is_service, stack_logs
 from shared.client.views import JobView
-from shared.contracts.ids import is_id
 from shared.lifecycle.states import StageStatus, State
 
 Job = Annotated[str, typer.Argument(help="the job's id")]
@@ -29,9 +29,6 @@ def register(app: typer.Typer) -> None:
     app.command("show", help="Show a job with its five stages, or a pipeline with its steps.")(show)
     app.command("logs", help="Print a job's output, or a service's log of the embedded stack.")(logs)
     app.command("events", help="Print the events of a job, or of everything that you may see.")(events)
-    app.command("stop", help="Stop a job, or all steps of a pipeline: outputs so far are copied back.")(stop)
-    app.command("hold", help="Hold a waiting job back until it is released.")(hold)
-    app.command("release", help="Let a held job go on.")(release)
 
 
 def ls(
@@ -86,9 +83,9 @@ def show(job: JobOrPipeline, as_json: AsJson = False) -> None:
         elif is_pipeline(job):
             show_pipeline(client.pipeline(job))
         elif as_json:
-            print_json(client.call("GET", f"/v1/jobs/{_checked(job)}"))
+            print_json(client.call("GET", f"/v1/jobs/{checked(job)}"))
         else:
-            show_job(client.job(_checked(job)))
+            show_job(client.job(checked(job)))
 
 
 def logs(
@@ -100,7 +97,7 @@ def logs(
 ) -> None:
     if is_service(target):
         raise typer.Exit(stack_logs(target, follow=follow))
-    job = _checked(target)
+    job = checked(target)
     with connect() as client, says_that_it_goes_on(job):
         chunks = client.logs(job, stream="stderr" if stderr else "stdout", follow=follow)
         for shown in printable_chunks(chunks) if out.is_terminal else chunks:
@@ -118,7 +115,7 @@ def events(
 ) -> None:
     with connect() as client:
         if job is not None and not follow:
-            for item in client.call("GET", f"/v1/jobs/{_checked(job)}/events")["items"]:
+            for item in client.call("GET", f"/v1/jobs/{checked(job)}/events")["items"]:
                 _print_event(item, as_json=as_json)
             return
         if job is None and not follow:
@@ -127,7 +124,7 @@ def events(
             for event in client.events("/v1/events"):
                 _print_event(json.loads(event.data), as_json=as_json, with_id=True)
             return
-        with says_that_it_goes_on(_checked(job)):
+        with says_that_it_goes_on(checked(job)):
             for event in client.events(f"/v1/jobs/{job}/events"):
                 _print_event(json.loads(event.data), as_json=as_json)
 
@@ -143,45 +140,3 @@ def _print_event(event: dict[str, Any], *, as_json: bool, with_id: bool = False)
             f"{marked(job['id']) + '  ' if with_id else ''}{job['epoch']}-{job['seq']:<3} {marked(job['name']):<16} "
             f"{marked(event['type']):<10} {state_text(job['state'])}  {marked(said)}".rstrip()
         )
-
-
-def stop(
-    job: JobOrPipeline,
-    force: Annotated[bool, typer.Option("--force", help="kill at once, without a grace")] = False,
-    grace: Annotated[int | None, typer.Option(help="seconds between SIGTERM and SIGKILL", min=0)] = None,
-    as_json: AsJson = False,
-) -> None:
-    how = {"force": force, "grace_seconds": grace}
-    if is_pipeline(job):
-        with connect() as client:
-            stop_pipeline(client, job, how, as_json=as_json)
-    else:
-        _command(job, "stop", how, as_json, "a stop was asked for")
-
-
-def hold(job: Job, reason: Annotated[str, typer.Option(help="why")] = "held by hand", as_json: AsJson = False) -> None:
-    _command(job, "hold", {"reason": reason}, as_json, f"held: {reason}")
-
-
-def release(job: Job, as_json: AsJson = False) -> None:
-    _command(job, "release", {}, as_json, "released")
-
-
-def _command(job: str, action: str, body: dict[str, Any], as_json: bool, done: str) -> None:
-    with connect() as client:
-        view = client.command(_checked(job), action, body)
-        if as_json:
-            print_json(client.call("GET", f"/v1/jobs/{view.id}"))
-        else:
-            out.print(f"{view.id} {state_text(view.state)}" + ("" if view.ended else f"; {marked(done)}"))
-
-
-def _checked(job: str) -> str:
-    if is_pipeline(job):
-        raise typer.BadParameter(f"{job} is a pipeline: give the job of a step; `tidegate show {job}` lists them")
-    if not is_id(job):
-        raise typer.BadParameter(
-            f"{job!r} is no id: a job's begins with j, a pipeline's with p, and it has 27 letters and digits; see "
-            "`tidegate ls` and `tidegate pipelines`"
-        )
-    return job

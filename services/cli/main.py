@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from services.cli import admin, backup, jobs, outputs, pipelines, stack, submit
+from services.cli import admin, backup, commands, jobs, outputs, pipelines, stack, submit
 from services.cli.escapes import marked
 from services.cli.output import err, out
 from shared.client.errors import ClientError, NoServer, Refused, Unavailable, Unusable
@@ -46,6 +46,7 @@ def _options(
 
 submit.register(app)
 jobs.register(app)
+commands.register(app)
 pipelines.register(app)
 outputs.register(app)
 stack.register(app)

@@ -9,9 +9,9 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from services.cli.escapes import printable
+from services.cli.given import is_pipeline
 from services.cli.listing import Listing
 from services.cli.output import err, out, print_json, size
-from services.cli.pipelines import is_pipeline
 from services.cli.session import connect
 from shared.client.errors import ClientError, Unusable
 from shared.contracts.ids import is_id

@@ -1,7 +1,7 @@
 """`tidegate pipelines`, and a pipeline on the screen: its word, its steps, following it, stopping it."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -13,7 +13,6 @@ from services.cli.output import STATE_STYLES, ago, duration, err, out, print_jso
 from services.cli.session import connect
 from shared.client.client import Tidegate
 from shared.client.views import PipelineView, StepView
-from shared.contracts.ids import is_id
 from shared.lifecycle.pipeline import PipelineWord
 from shared.lifecycle.states import State
 
@@ -30,11 +29,6 @@ _STYLE_OF: Final = {
 
 def register(app: typer.Typer) -> None:
     app.command("pipelines", help="List pipelines (submit --then), newest first.")(pipelines)
-
-
-def is_pipeline(text: str) -> bool:
-    """Whether a person named a pipeline rather than a job."""
-    return is_id(text) and text.startswith("p")
 
 
 def pipelines(
@@ -110,17 +104,6 @@ def finish_pipeline(pipeline: PipelineView, *, shown: bool) -> int:
     if hint:
         err.print(f"what to do: {marked(hint)}")
     return 1
-
-
-def stop_pipeline(client: Tidegate, pipeline: str, body: dict[str, Any], *, as_json: bool) -> None:
-    """Stop all of its steps, and say how it is."""
-    view = client.stop_pipeline(pipeline, body)
-    if as_json:
-        print_json(client.call("GET", f"/v1/pipelines/{pipeline}"))
-        return
-    going = [step.name for step in view.steps if not step.ended]
-    said = f"; a stop was asked for: {marked(', '.join(going))}" if going else ""
-    out.print(f"{view.id} {word_text(view.word)}{said}")
 
 
 def word_text(word: PipelineWord) -> str:

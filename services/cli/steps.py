@@ -91,6 +91,7 @@ def pipeline_of(first: SubmitRequest, later: Sequence[Sequence[str]]) -> Pipelin
                 name=name,
                 project=first.project,
                 priority=first.priority,
+                retries=first.retries,
             )
             for command, name in zip(commands, names, strict=True)
         )

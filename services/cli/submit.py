@@ -1,12 +1,13 @@
 """`tidegate submit`: pack the working directory, send what the server does not have, submit, and follow if asked."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from services.cli import limits
 from services.cli.escapes import marked
 from services.cli.follow import finish, follow
 from services.cli.interrupted import says_that_it_goes_on
@@ -20,6 +21,9 @@ from shared.client.snapshot import SnapshotError, pack
 from shared.client.views import PipelineView
 from shared.contracts.spec import JobSpec, SubmitRequest
 from shared.lifecycle.pipeline import PipelineWord
+
+_TIME: Final[dict[str, Any]] = {"parser": limits.time_limit, "metavar": "TIME"}
+_GRACE: Final[dict[str, Any]] = {"parser": limits.grace, "metavar": "TIME"}
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +54,33 @@ def submit(
     coretype: Annotated[str, typer.Option(help="which kind of machine")] = "local",
     project: Annotated[str, typer.Option(help="the project it counts for")] = "default",
     priority: Annotated[int, typer.Option(min=-100, max=100, help="higher goes first among waiting jobs")] = 0,
+    time_limit: Annotated[
+        int | None,
+        typer.Option("--time-limit", help="end it after so long: 90 (minutes), 30m, 1:30:00, 2-12", **_TIME),
+    ] = None,
+    warn: Annotated[
+        limits.Warn | None,
+        typer.Option(
+            help="a signal for the command before its time limit, such as USR1@5m",
+            parser=limits.warn,
+            metavar="SIGNAL@TIME",
+        ),
+    ] = None,
+    stop_grace: Annotated[
+        int | None, typer.Option(help="what a stop leaves it from SIGTERM to SIGKILL, such as 30s", **_GRACE)
+    ] = None,
+    checkpoint_signal: Annotated[
+        str, typer.Option(help="what a pause sends, so that it saves its state", parser=limits.signal, metavar="SIGNAL")
+    ] = "TERM",
+    checkpoint_grace: Annotated[
+        int | None, typer.Option(help="how long it may take for that, such as 2m", **_GRACE)
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            help="automatic retries when it fails by itself", min=0, max=100, show_default="what the server is set to"
+        ),
+    ] = None,
     then: Annotated[
         list[str] | None,
         typer.Option("--then", help="a command to run next, with the outputs of those before it; repeatable"),
@@ -76,15 +107,24 @@ def submit(
                 "env": dict(_pair(text) for text in env or []),
                 "coretype": coretype,
                 "snapshot": snapshot,
-            },
-            {"name": name, "project": project, "priority": priority},
+                "time_limit_seconds": time_limit,
+                "stop_grace_seconds": stop_grace,
+                "checkpoint_signal": checkpoint_signal,
+                "checkpoint_grace_seconds": checkpoint_grace,
+            }
+            | limits.warning(warn, time_limit),
+            {"name": name, "project": project, "priority": priority, "retries": retries},
         )
         if later:
             pipeline = client.submit_pipeline(pipeline_of(request, later))
+            if not as_json:
+                out.print(f"submitted [bold]{marked(pipeline.name)}[/] as {pipeline.id}, {len(pipeline.steps)} steps")
+                _say(limits.said(request.spec, request.retries), "each step: ")
             raise typer.Exit(_after_submit(client, pipeline, wait=wait, follow_it=follow_it, as_json=as_json))
         job = client.submit(request)
         if not as_json:
             out.print(f"submitted [bold]{marked(job.name)}[/] as {job.id}")
+            _say(limits.said(job.spec, job.retries.budget))
             for warning in job.warnings:
                 err.print(f"[yellow]warning:[/] {marked(warning)}")
         if wait or follow_it:
@@ -103,10 +143,15 @@ def submit(
             )
 
 
+def _say(lines: list[str], of: str = "") -> None:
+    """The limits of a job, as they were understood."""
+    for line in lines:
+        out.print(f"  {of}{line}")
+
+
 def _after_submit(client: Tidegate, pipeline: PipelineView, *, wait: bool, follow_it: bool, as_json: bool) -> int:
     """What is said of a pipeline just submitted, and the exit code."""
     if not as_json:
-        out.print(f"submitted [bold]{marked(pipeline.name)}[/] as {pipeline.id}, {len(pipeline.steps)} steps")
         for warning in dict.fromkeys(warning for step in pipeline.steps for warning in step.warnings):
             err.print(f"[yellow]warning:[/] {marked(warning)}")
     if not wait and not follow_it:

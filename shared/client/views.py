@@ -8,7 +8,18 @@ from shared.lifecycle.actions import Action
 from shared.lifecycle.facts import Finding, Gate
 from shared.lifecycle.pipeline import PipelineWord
 from shared.lifecycle.reasons import EndReason
-from shared.lifecycle.record import Attempt, Backend, Exit, PipelineRef, Stage
+from shared.lifecycle.record import (
+    Attempt,
+    Backend,
+    Exit,
+    Folded,
+    HoldMark,
+    PipelineRef,
+    Retries,
+    Stage,
+    Wish,
+    Workstation,
+)
 from shared.lifecycle.states import TERMINAL, StageName, State
 
 
@@ -28,10 +39,14 @@ class JobView(BaseModel):
     project: str
     user: str
     name: str
+    kind: str = "batch"
     pipeline: PipelineRef | None = None
+    workstation: Workstation | None = None
     state: State
     phase: str | None = None
     desired_state: str
+    wish: Wish | None = None
+    hold: HoldMark | None = None
     epoch: int
     seq: int
     stages: tuple[Stage, ...]
@@ -39,6 +54,8 @@ class JobView(BaseModel):
     closed_gates: tuple[Gate, ...] = ()
     attempt: int
     attempts: tuple[Attempt, ...]
+    earlier: Folded | None = None
+    retries: Retries = Retries()
     spec: JobSpec
     backend: Backend
     exit: Exit

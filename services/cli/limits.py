@@ -1,0 +1,93 @@
+"""Time limits, signals, graces and retries of `submit`: read from their options, and said back in words."""
+
+from typing import Final, NamedTuple, cast, get_args
+
+import typer
+
+from shared.contracts.durations import in_words, parse_duration
+from shared.contracts.spec import JobSpec
+from shared.lifecycle.record import Signal
+
+LONGEST_GRACE_SECONDS: Final = 86_400
+_SIGNALS: Final = get_args(Signal)
+
+
+class Warn(NamedTuple):
+    """A signal, and how long before the time limit it is sent."""
+
+    signal: Signal
+    seconds: int
+
+
+def time_limit(text: str) -> int:
+    """The seconds of `--time-limit`."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def grace(text: str) -> int:
+    """The seconds of a grace. A bare number is refused: other tools take it for seconds, a time limit for minutes."""
+    if text.isdecimal() and text.strip("0"):
+        raise typer.BadParameter(f"{text!r} has no unit: give {text}s or {text}m")
+    try:
+        return parse_duration(text, most=LONGEST_GRACE_SECONDS)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def stop_grace(text: str) -> int:
+    """The seconds of `stop --grace`, where a bare number is seconds and 0 none."""
+    return int(text) if text.isdecimal() and int(text) <= LONGEST_GRACE_SECONDS else grace(text)
+
+
+def signal(text: str) -> Signal:
+    """A signal's name, with or without SIG, in any case."""
+    name = text.upper().removeprefix("SIG")
+    if name not in _SIGNALS:
+        raise typer.BadParameter(f"{text!r} is no signal for this: give one of {', '.join(_SIGNALS)}")
+    return cast(Signal, name)
+
+
+def warn(text: str) -> Warn:
+    """`SIGNAL@TIME`: the signal that is sent so long before the time limit."""
+    name, mark, before = text.partition("@")
+    if not mark:
+        raise typer.BadParameter(f"{text!r} says not when: give SIGNAL@TIME, such as {text or 'USR1'}@5m")
+    return Warn(signal(name), grace(before))
+
+
+def warning(given: Warn | None, time_limit_seconds: int | None) -> dict[str, object]:
+    """The spec's fields of a warning; refused where it would never come."""
+    if given is None:
+        return {}
+    if time_limit_seconds is None:
+        raise typer.BadParameter("--warn is sent before the time limit, and none was given: add --time-limit TIME")
+    if given.seconds >= time_limit_seconds:
+        raise typer.BadParameter(
+            f"--warn {in_words(given.seconds)} before a time limit of {in_words(time_limit_seconds)} would come before "
+            "it runs: give a shorter time, or a longer --time-limit"
+        )
+    return {"warning_signal": given.signal, "warning_seconds": given.seconds}
+
+
+def said(spec: JobSpec, retries: int | None) -> list[str]:
+    """What was asked for, in words; nothing of what was left out."""
+    lines = []
+    if spec.time_limit_seconds is not None:
+        line = f"time limit {in_words(spec.time_limit_seconds)}"
+        if spec.warning_signal is not None:
+            line += f"; {spec.warning_signal} is sent {in_words(spec.warning_seconds)} before it"
+        lines.append(line)
+    if spec.stop_grace_seconds is not None:
+        lines.append(f"a stop gives it {in_words(spec.stop_grace_seconds)}")
+    if spec.checkpoint_signal != "TERM" or spec.checkpoint_grace_seconds is not None:
+        line = f"a pause sends {spec.checkpoint_signal}"
+        if spec.checkpoint_grace_seconds is not None:
+            line += f" and gives it {in_words(spec.checkpoint_grace_seconds)}"
+        lines.append(line)
+    if retries:
+        times = "once" if retries == 1 else f"up to {retries} times"
+        lines.append(f"retried {times} if it fails by itself")
+    return lines

@@ -1,0 +1,97 @@
+"""Waiting for a job or a pipeline without looking at its logs: what a person has to know meanwhile goes to stderr."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from services.cli.escapes import marked
+from services.cli.output import err
+from shared.client.client import Tidegate
+from shared.client.views import JobView, PipelineView
+from shared.lifecycle.pipeline import PipelineWord
+from shared.lifecycle.record import Origin
+from shared.lifecycle.states import TERMINAL, State
+
+ORIGINS: Final[dict[Origin, str]] = {
+    "submit": "submitted",
+    "resume": "resumed",
+    "retry": "retried by hand",
+    "automatic": "retried automatically",
+}
+"""What began an attempt, as it is said."""
+MOVING: Final = frozenset({PipelineWord.RUNNING, PipelineWord.QUEUED})
+_NO_NEWS: Final = frozenset({"reset", "deleted"})
+_LOOK_SECONDS: Final = 0.3
+
+Until = Callable[[State], bool]
+
+
+def ended(state: State) -> bool:
+    """Nothing more happens to it by itself, and a resume does not go on with it."""
+    return state in TERMINAL
+
+
+def paused_or_ended(state: State) -> bool:
+    """Nothing more happens to it by itself."""
+    return state is State.PAUSED or state in TERMINAL
+
+
+def wait(client: Tidegate, job_id: str, *, since: JobView | None = None, until: Until = ended) -> JobView:
+    """Return once `until` is so of the job's state, as it was at some moment after `since` (from its first event where
+    that is not given). A pause, and the attempt after it, are said: neither is the end."""
+    if since is not None and until(since.state):
+        return since
+    news = News(1 if since is None else since.attempt)
+    after = None if since is None else f"{since.epoch}-{since.seq}"
+    for event in client.events(f"/v1/jobs/{job_id}/events", after=after):
+        if event.event in _NO_NEWS:
+            continue
+        job = json.loads(event.data)["job"]
+        if until(State(job["state"])) and job["state"] not in TERMINAL:
+            break  # after what is terminal the stream ends by itself, unless that was not the end
+        for line in news.new(job):
+            err.print(line)
+    return client.job(job_id)
+
+
+def wait_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
+    """Return once every step has ended."""
+    for step in pipeline.steps:
+        wait(client, step.job)
+    return client.pipeline(pipeline.id)
+
+
+def settle(client: Tidegate, pipeline_id: str) -> PipelineView:
+    """Return once no step moves: the pipeline is paused, or has ended."""
+    while (view := client.pipeline(pipeline_id)).word in MOVING:
+        time.sleep(_LOOK_SECONDS)
+    return view
+
+
+class News:
+    """What a person who waits has to know of a job's next event: that it is paused, and that an attempt begins."""
+
+    def __init__(self, attempt: int) -> None:
+        self._attempt = attempt
+        self._paused = False
+
+    def new(self, job: dict[str, Any]) -> list[str]:
+        """The lines that an event's job adds."""
+        lines = []
+        if job["attempt"] > self._attempt:
+            self._attempt = job["attempt"]
+            lines.append(begins(job["attempt"], job["attempts"][-1].get("origin", "submit"), job.get("message")))
+        paused = job["state"] == State.PAUSED
+        if paused and not self._paused:
+            lines.append(f"[magenta]PAUSED[/]: {marked(job.get('message') or 'paused')}; waiting goes on")
+            if hint := job.get("hint"):
+                lines.append(f"what to do: {marked(hint)}")
+        self._paused = paused
+        return lines
+
+
+def begins(number: int, origin: Origin, message: str | None) -> str:
+    """The line between two attempts, with why there is another one."""
+    said = f": {marked(message)}" if message else ""
+    return f"[bold]attempt {number}[/] ({ORIGINS[origin]}){said}"
