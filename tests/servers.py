@@ -17,9 +17,10 @@ from infra.embedded.probes import why_not_ready
 from infra.embedded.processes import Process, start
 from infra.nats.permissions import ADMIN
 from shared.contracts.subjects import SERVICES
+from tests.patience import PATIENCE_SECONDS
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for a condition; a test that waits in vain says for what."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -69,7 +70,7 @@ class Server:
             return
         self._child.send_signal(number)
         try:
-            self._child.wait(30)
+            self._child.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()

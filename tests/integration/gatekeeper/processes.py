@@ -19,10 +19,11 @@ from shared.contracts.subjects import rpc_subject
 from shared.lifecycle.record import JobRecord
 from shared.runtime.topology import ensure
 from tests.databases import ServiceDatabase
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
 
-async def eventually(condition: Callable[[], Awaitable[object]], what: str, seconds: float = 30) -> None:
+async def eventually(condition: Callable[[], Awaitable[object]], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for a condition; a test that waits in vain says for what."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -58,7 +59,7 @@ class Deployment:
 
     @property
     def streams(self) -> JetStreamContext:
-        return self.connection.jetstream()
+        return self.connection.jetstream(timeout=PATIENCE_SECONDS)
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
         """One more replica, with these variables besides."""
@@ -70,6 +71,8 @@ class Deployment:
             "TIDEGATE_NATS_PASSWORD": self.broker.password(service),
             "TIDEGATE_REPLICA": f"{service}-{next(self._numbers)}",
         }
+        if service == "gatekeeper":
+            given["TIDEGATE_CLUSTER_SILENT_SECONDS"] = "3600"  # a test reports once, and a process may start slowly
         process = subprocess.Popen([sys.executable, "-m", f"services.{service}"], env={**os.environ, **given, **more})
         self._processes.append(process)
         return process
@@ -78,7 +81,7 @@ class Deployment:
         """Signal a replica and wait for its end."""
         process.send_signal(number)
         self._processes.remove(process)
-        return await asyncio.to_thread(process.wait, 30)
+        return await asyncio.to_thread(process.wait, PATIENCE_SECONDS)
 
     async def says(self, *records: JobRecord, event: str = "queued") -> None:
         """`api` publishes the events of these records."""

@@ -11,9 +11,11 @@ from shared.contracts.queries import PositionsAnswer, PositionsAsked
 from shared.lifecycle.facts import FACT
 from shared.runtime.database import Database
 from tests.databases import FreshDatabase, ServiceDatabase
+from tests.integration.backends.local.harness import Failpoints
 from tests.integration.gatekeeper.processes import Deployment, eventually
 from tests.integration.gatekeeper.test_as_a_process import a_job, cluster, ready, told, used
 from tests.integration.gatekeeper.world import World
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
 ROUNDS = 20
@@ -87,13 +89,11 @@ async def test_places_in_the_line_are_the_same_wherever_they_are_asked_for(pair:
 async def test_killed_between_commit_and_acknowledgement_another_replica_tells_the_same_admission(
     made: ServiceDatabase, nats_url: str, nats_server: NatsServer, tmp_path: Path
 ) -> None:
-    failpoints = tmp_path / "failpoints"
-    for name in ("armed", "obeyed"):
-        (failpoints / name).mkdir(parents=True)
+    failpoints = Failpoints(tmp_path / "failpoints")
     deployment = await Deployment.of(made, nats_server, "facts.v1.gatekeeper.>")
     try:
         await cluster(deployment)
-        process = deployment.start(TIDEGATE_FAILPOINTS=str(failpoints))
+        process = deployment.start(**failpoints.environment)
         await ready(deployment)
 
         async def nothing_to_acknowledge() -> bool:
@@ -101,17 +101,17 @@ async def test_killed_between_commit_and_acknowledgement_another_replica_tells_t
             return bool(consumer.num_ack_pending == 0)
 
         await eventually(nothing_to_acknowledge, "the cluster's report to be done with")
-        (failpoints / "armed" / "gatekeeper.ack.before").write_text("kill")
+        failpoints.arm("gatekeeper.ack.before")
         job = a_job(gpus=1)
         await deployment.says(job)
-        assert await asyncio.to_thread(process.wait, 30) == -signal.SIGKILL
+        assert await asyncio.to_thread(process.wait, PATIENCE_SECONDS) == -signal.SIGKILL
         deployment.start()
         await told(deployment, 1)
 
         async def told_again() -> bool:
             return len(deployment.bodies) >= 2
 
-        await eventually(told_again, "the event to come again and be answered", 60)
+        await eventually(told_again, "the event to come again and be answered")
         facts = [FACT.validate_json(body) for body in deployment.bodies]
         assert {(fact.kind, fact.version.n) for fact in facts} == {("admitted", facts[0].version.n)}
         assert (await used(deployment)).slots_used == 1

@@ -11,6 +11,7 @@ import pytest
 from shared.runtime.database import Database
 from tests.databases import FreshDatabase, ServiceDatabase
 from tests.integration.gatekeeper.world import World
+from tests.patience import PATIENCE_SECONDS
 
 REPETITIONS = 50
 SUM = "SELECT coalesce(sum(gpus) FILTER (WHERE gpus_ended_at IS NULL), 0) FROM gatekeeper.reservations"
@@ -39,7 +40,7 @@ class Replica:
 
     async def answer(self) -> str:
         assert self.process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return (await self.process.stdout.readline()).decode().strip()
 
     async def stop(self) -> None:

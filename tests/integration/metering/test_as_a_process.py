@@ -47,6 +47,11 @@ async def test_a_killed_meter_bills_every_segment_once(deployment: Deployment, w
     answer = UsageAnswer.model_validate_json(await deployment.ask("usage", asked))
     assert {row.gpu_milliseconds for row in answer.rows} == {2 * 30 * 60_000}
     assert {row.job for row in answer.rows} == {job.record.id for job in jobs}
-    state = await deployment.streams.stream_info("USAGE")
-    assert state.state.messages == 40
+
+    async def stored() -> bool:
+        """What is heard as it is published is in the stream with the end of its batch."""
+        return (await deployment.streams.stream_info("USAGE")).state.messages >= 40
+
+    await eventually(stored, "the stream to have all lines")
+    assert (await deployment.streams.stream_info("USAGE")).state.messages == 40, "and each once"
     assert await deployment.end(process) == 0

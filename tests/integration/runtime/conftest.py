@@ -13,6 +13,7 @@ from shared.contracts.subjects import SERVICES
 from shared.runtime.migrate import migrate
 from shared.runtime.topology import ensure
 from tests.integration.runtime.stores import DATABASE, Stores
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer, PostgresServer
 
 VERSIONS = Path(__file__).parent / "versions"
@@ -42,7 +43,7 @@ async def stores(provisioned: PostgresServer, nats_url: str, nats_server: NatsSe
         await connection.close()
     admin = await nats.connect(nats_url, **nats_server.login("admin"))
     try:
-        await ensure(admin.jetstream())
+        await ensure(admin.jetstream(timeout=PATIENCE_SECONDS))
     finally:
         await admin.close()
     return Stores(provisioned, nats_server)
@@ -52,5 +53,5 @@ async def stores(provisioned: PostgresServer, nats_url: str, nats_server: NatsSe
 async def admin_js(stores: Stores) -> AsyncIterator[JetStreamContext]:
     """JetStream as the administrator sees it."""
     connection = await nats.connect(stores.nats.url, **stores.nats.login("admin"))
-    yield connection.jetstream()
+    yield connection.jetstream(timeout=PATIENCE_SECONDS)
     await connection.close()

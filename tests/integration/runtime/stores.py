@@ -14,11 +14,10 @@ from shared.runtime.messages import Delivery
 from shared.runtime.outbox import Outgoing
 from shared.runtime.service import Service
 from shared.runtime.settings import ServiceSettings
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer, PostgresServer
 
 DATABASE = "tidegate_runtime"
-PROCESS_SECONDS = 60
-"""For waits on a process that has to start first: on a loaded machine that alone takes half of it."""
 _numbers = itertools.count(1)
 
 
@@ -78,7 +77,7 @@ class Received:
         """Every body delivered, in order, repeats included."""
         return [delivery.body.decode() for batch in self.batches for delivery in batch]
 
-    async def all(self, bodies: Iterable[str], seconds: float = 20) -> None:
+    async def all(self, bodies: Iterable[str], seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until each of these was delivered."""
         wanted = set(bodies)
 
@@ -111,7 +110,7 @@ async def running(*services: Service) -> AsyncIterator[None]:
         yield
 
 
-async def eventually(condition: Callable[[], Awaitable[object]], what: str, seconds: float = 20) -> None:
+async def eventually(condition: Callable[[], Awaitable[object]], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for a condition; a test that waits in vain says for what."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not await condition():
@@ -132,7 +131,7 @@ async def unsent(stores: Stores, service: str = "api") -> int:
     return int(row["count"])
 
 
-async def all_sent(stores: Stores, seconds: float = 20, *, service: str = "api") -> None:
+async def all_sent(stores: Stores, seconds: float = PATIENCE_SECONDS, *, service: str = "api") -> None:
     async def none_left() -> bool:
         return await unsent(stores, service) == 0
 

@@ -7,6 +7,7 @@ import pytest
 
 from shared.runtime.errors import RpcError, RpcUnavailable
 from tests.integration.runtime.stores import Stores, eventually, running
+from tests.patience import PATIENCE_SECONDS
 
 
 async def test_a_query_is_answered_byte_for_byte(stores: Stores) -> None:
@@ -18,7 +19,7 @@ async def test_a_query_is_answered_byte_for_byte(stores: Stores) -> None:
 
     async with running(stager, api):
         for body in (b"", b"abc", b'{"a": 1}', bytes(range(256)), b"x" * 500_000):
-            assert await api.call("stager", "echo", body) == body[::-1]
+            assert await api.call("stager", "echo", body, PATIENCE_SECONDS) == body[::-1]
 
 
 async def test_an_exception_reaches_the_caller_as_its_sentence(stores: Stores) -> None:
@@ -30,7 +31,7 @@ async def test_an_exception_reaches_the_caller_as_its_sentence(stores: Stores) -
 
     async with running(stager, api):
         with pytest.raises(RpcError, match=r"^no snapshot sha256:1 here; upload it first$"):
-            await api.call("stager", "specs", b"")
+            await api.call("stager", "specs", b"", PATIENCE_SECONDS)
 
 
 async def test_nobody_there_is_known_at_once_and_a_slow_answer_in_time(stores: Stores) -> None:
@@ -43,7 +44,7 @@ async def test_nobody_there_is_known_at_once_and_a_slow_answer_in_time(stores: S
 
     async with running(api):
         with pytest.raises(RpcUnavailable, match="nobody takes it"):
-            await api.call("stager", "slow", b"", timeout=60)
+            await api.call("stager", "slow", b"", timeout=PATIENCE_SECONDS)
         async with running(stager):
             with pytest.raises(RpcUnavailable, match=r"no answer within 0\.2 s"):
                 await api.call("stager", "slow", b"", timeout=0.2)
@@ -60,8 +61,8 @@ async def test_a_slow_query_does_not_hold_up_the_others(stores: Stores) -> None:
         return request
 
     async with running(stager, api):
-        slow = asyncio.create_task(api.call("stager", "wait", b"slow", timeout=20))
-        assert await api.call("stager", "wait", b"quick") == b"quick"
+        slow = asyncio.create_task(api.call("stager", "wait", b"slow", timeout=PATIENCE_SECONDS))
+        assert await api.call("stager", "wait", b"quick", PATIENCE_SECONDS) == b"quick"
         go_on.set()
         assert await slow == b"slow"
 
@@ -99,7 +100,7 @@ async def test_start_work_runs_before_anything_is_answered(stores: Stores) -> No
         return ",".join(ready).encode()
 
     async with running(stager, api):
-        assert await api.call("stager", "state", b"") == b"warm"
+        assert await api.call("stager", "state", b"", PATIENCE_SECONDS) == b"warm"
 
 
 async def test_capacity_is_published_acknowledged_and_kept_once_per_subject(stores: Stores) -> None:

@@ -12,11 +12,10 @@ from nats.js import JetStreamContext
 from shared.runtime.messages import Delivery
 from shared.runtime.topology import CONSUMERS
 from tests.integration.runtime.guarded_service import handle
-from tests.integration.runtime.stores import PROCESS_SECONDS, Stores, a_message, enqueue, eventually, running
+from tests.integration.runtime.stores import Stores, a_message, enqueue, eventually, running
 
 PROGRAM = Path(__file__).parent / "guarded_service.py"
 ROOT = Path(__file__).parents[3]
-LATE_SECONDS = 30
 
 
 async def effects(stores: Stores) -> Counter[str]:
@@ -48,14 +47,14 @@ async def test_what_a_stopped_replica_held_goes_to_another_and_its_late_work_doe
                 pending = (await admin_js.consumer_info("JOBS", "gatekeeper")).num_ack_pending
                 return (tmp_path / "begun").exists() and pending == len(numbers)
 
-            await eventually(holds_all, "it to hold a batch and have fetched the next", PROCESS_SECONDS)
+            await eventually(holds_all, "it to hold a batch and have fetched the next")
             stopped.send_signal(signal.SIGSTOP)
             async with running(other):
 
                 async def all_done() -> bool:
                     return set(await effects(stores)) == set(numbers)
 
-                await eventually(all_done, "the other replica to do all", LATE_SECONDS)
+                await eventually(all_done, "the other replica to do all")
                 (tmp_path / "go").touch()
                 stopped.send_signal(signal.SIGCONT)
 
@@ -63,14 +62,14 @@ async def test_what_a_stopped_replica_held_goes_to_another_and_its_late_work_doe
                     done = tmp_path / "done"
                     return done.exists() and set(numbers) <= set(done.read_text().split())
 
-                await eventually(done_late, "the stopped replica to do all of it once more", LATE_SECONDS)
+                await eventually(done_late, "the stopped replica to do all of it once more")
                 await enqueue(api, [a_message("after")])
 
                 async def nothing_owed() -> bool:
                     info = await admin_js.consumer_info("JOBS", "gatekeeper")
                     return "after" in await effects(stores) and (info.num_ack_pending, info.num_pending) == (0, 0)
 
-                await eventually(nothing_owed, "everything to be acknowledged", LATE_SECONDS)
+                await eventually(nothing_owed, "everything to be acknowledged")
         finally:
             stopped.kill()
             await stopped.wait()

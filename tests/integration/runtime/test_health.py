@@ -4,6 +4,7 @@ import asyncio
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -14,21 +15,30 @@ from shared.runtime.errors import SettingsError
 from shared.runtime.health import Health
 from shared.runtime.service import Service
 from tests.integration.runtime.stores import Received, Stores, a_message, enqueue, eventually, running
+from tests.patience import PATIENCE_SECONDS
 
 
 def asked(service: Service, path: str) -> tuple[int, bytes]:
     """Status and body of one probe."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{service.health.port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{service.health.port}{path}", timeout=PATIENCE_SECONDS
+        ) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read()
 
 
-def asked_later(service: Service, path: str) -> tuple[int, bytes]:
-    """A probe in a second from now."""
-    time.sleep(1)
-    return asked(service, path)
+def asked_until_unwell(service: Service, path: str) -> tuple[int, bytes]:
+    """Probe until the answer is another than 200."""
+    while (answer := asked(service, path))[0] == 200:
+        time.sleep(0.05)
+    return answer
+
+
+async def alive(service: Service) -> bool:
+    """Whether /healthz says so."""
+    return (await asyncio.to_thread(asked, service, "/healthz"))[0] == 200
 
 
 async def ready(service: Service) -> Any:
@@ -39,7 +49,11 @@ async def ready(service: Service) -> Any:
 async def test_is_ready_while_both_stores_are_there_and_names_the_one_that_is_not(stores: Stores) -> None:
     api = stores.service("api")
     async with running(api):
-        assert await asyncio.to_thread(asked, api, "/readyz") == (200, b'{"ready":true,"missing":[]}')
+
+        async def well() -> bool:
+            return await asyncio.to_thread(asked, api, "/readyz") == (200, b'{"ready":true,"missing":[]}')
+
+        await eventually(well, "/readyz to be well")
 
         async def missing(word: str) -> bool:
             return any(part.startswith(word) for part in (await ready(api))["missing"])
@@ -47,15 +61,11 @@ async def test_is_ready_while_both_stores_are_there_and_names_the_one_that_is_no
         stores.nats.kill()
         await eventually(lambda: missing("broker"), "/readyz to miss the broker")
         assert (await asyncio.to_thread(asked, api, "/readyz"))[0] == 503
-        assert (await asyncio.to_thread(asked, api, "/healthz"))[0] == 200
+        await eventually(lambda: alive(api), "/healthz to be well all the same")
         await asyncio.to_thread(stores.nats.start)
         stores.postgres.kill()
         await eventually(lambda: missing("database"), "/readyz to miss the database")
         await asyncio.to_thread(stores.postgres.start)
-
-        async def well() -> bool:
-            return bool((await ready(api))["ready"])
-
         await eventually(well, "/readyz to be well again")
 
 
@@ -64,11 +74,10 @@ async def test_a_stuck_event_loop_is_seen_from_outside(stores: Stores, monkeypat
     monkeypatch.setattr(health, "HEARTBEAT_LIMIT_SECONDS", 0.5)
     monkeypatch.setattr(health, "_HEARTBEAT_SECONDS", 0.1)
     async with running(api):
-        assert (await asyncio.to_thread(asked, api, "/healthz"))[0] == 200
-        probing = asyncio.create_task(asyncio.to_thread(asked_later, api, "/healthz"))
-        await asyncio.sleep(0)
-        time.sleep(2)  # noqa: ASYNC251 # the fault that the probe is for
-        status, body = await probing
+        await eventually(lambda: alive(api), "/healthz to be well")
+        with ThreadPoolExecutor(1) as probe:
+            probing = probe.submit(asked_until_unwell, api, "/healthz")
+            status, body = probing.result(PATIENCE_SECONDS)  # the event loop stands still: the fault that it is for
         assert (status, b"the event loop has not run" in body) == (503, True)
 
 

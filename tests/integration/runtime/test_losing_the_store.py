@@ -1,7 +1,9 @@
 """The broker's store is emptied or taken back to an older copy: nothing that was sent within the hour is missing."""
 
 import asyncio
+import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -29,9 +31,9 @@ from tests.integration.runtime.stores import (
     eventually,
     running,
 )
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
-LATE_SECONDS = 40
 either_way = pytest.mark.parametrize("keeps_a_copy", [True, False], ids=["an older copy", "nothing"])
 
 
@@ -69,8 +71,12 @@ async def kept(stores: Stores) -> AsyncIterator[None]:
 
 
 def copy_of(stores: Stores, folder: Path) -> Path:
-    """The store as it is now."""
-    return Path(shutil.copytree(stores.nats.store, folder / "copy"))
+    """The store as it is now; the server stands still meanwhile, so that no file goes while it is copied."""
+    os.kill(stores.nats.pid, signal.SIGSTOP)
+    try:
+        return Path(shutil.copytree(stores.nats.store, folder / "copy"))
+    finally:
+        os.kill(stores.nats.pid, signal.SIGCONT)
 
 
 async def lose(stores: Stores, copy: Path | None) -> None:
@@ -95,7 +101,7 @@ async def all_stored(js: JetStreamContext, bodies: list[str], stream: str) -> No
         except nats.errors.Error:
             return False  # the broker or the stream is not back yet
 
-    await eventually(there, f"{stream} to hold all", LATE_SECONDS)
+    await eventually(there, f"{stream} to hold all")
 
 
 def tells(service: Service) -> list[str]:
@@ -128,7 +134,7 @@ async def test_what_is_lost_is_sent_again_and_consumers_go_on(
         await lose(own, copy if keeps_a_copy else None)
         await all_stored(own_js, early + late, "JOBS")
         await enqueue(api, [a_message("after")])
-        await received.all(["after"], LATE_SECONDS)
+        await received.all(["after"])
         await all_sent(own)
     assert await bodies_of(own_js) == [*early, *late, "after"]
     assert told == ["JOBS"]
@@ -180,8 +186,8 @@ async def test_nothing_is_sent_again_where_nothing_is_lost(own: Stores, own_js: 
         await asyncio.to_thread(own.nats.start)
         await enqueue(api, [a_message("d")])
         await enqueue(launcher, facts("launcher", "accepted", ["e"]))
-        await all_sent(own, LATE_SECONDS)
-        await all_sent(own, LATE_SECONDS, service="launcher")
+        await all_sent(own)
+        await all_sent(own, service="launcher")
     assert (await own_js.stream_info("JOBS")).state.last_seq == 3
     info = (await own_js.stream_info("FACTS")).state
     assert (info.messages, info.last_seq) == (1, 2)
@@ -238,7 +244,7 @@ async def test_a_loss_that_one_leader_did_not_get_to_is_told_to_the_next(own: St
             await enqueue(one, [a_message("a")])
             await all_sent(own)
             await lose(own, None)
-            async with asyncio.timeout(LATE_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await begun.wait()
             await all_stored(own_js, ["a"], "JOBS")  # it is no reason to publish nothing meanwhile
         async with running(other):
@@ -276,7 +282,7 @@ async def test_an_acknowledgement_from_before_the_loss_takes_no_new_message_away
             async def goes_on() -> bool:
                 return len(of_one.bodies) == 2
 
-            await eventually(goes_on, "the next one to be handled", LATE_SECONDS)
+            await eventually(goes_on, "the next one to be handled")
 
             async def all_owed() -> bool:
                 return bool((await own_js.consumer_info("JOBS", "gatekeeper")).num_ack_pending == 3)
@@ -307,7 +313,7 @@ class Slow:
         async def begun() -> bool:
             return self.bodies[-1:] == [body]
 
-        await eventually(begun, f"{body} to be handled", LATE_SECONDS)
+        await eventually(begun, f"{body} to be handled")
 
 
 async def publish(js: JetStreamContext, body: bytes) -> int:
@@ -319,5 +325,5 @@ async def publish(js: JetStreamContext, body: bytes) -> int:
             numbers.append((await js.publish("jobs.v1.acme.queued", body, headers={"Nats-Msg-Id": body.decode()})).seq)
         return bool(numbers)
 
-    await eventually(stored, "the broker to be back", LATE_SECONDS)
+    await eventually(stored, "the broker to be back")
     return numbers[0]

@@ -16,7 +16,6 @@ from shared.runtime.leases import Lease, LeaseLost
 from shared.runtime.marks import Marks, Sent
 from shared.runtime.outbox import OutboxTable
 from tests.integration.runtime.stores import (
-    PROCESS_SECONDS,
     Stores,
     a_message,
     all_sent,
@@ -113,7 +112,7 @@ async def test_a_leader_that_was_stopped_and_goes_on_sends_and_marks_nothing_mor
         async def stopped() -> bool:
             return (tmp_path / "obeyed" / f"api.publish.before.{process.pid}").exists()
 
-        await eventually(stopped, "the leader to stop there", PROCESS_SECONDS)
+        await eventually(stopped, "the leader to stop there")
         async with running(other):
             await all_sent(stores)
             [before] = await stores.rows(

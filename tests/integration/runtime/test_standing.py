@@ -4,6 +4,7 @@ import orjson
 
 from shared.runtime.service import Service
 from tests.integration.runtime.stores import Stores, a_message, enqueue, eventually, running
+from tests.patience import PATIENCE_SECONDS
 
 
 async def restored(stores: Stores, *services: str, epoch: int = 2) -> None:
@@ -29,7 +30,7 @@ async def test_is_known_before_the_start_work_and_told_to_whoever_asks(stores: S
         seen.append(watcher.standing.epoch)
 
     async with running(watcher, api):
-        told = orjson.loads(await api.call("watcher", "standing", b""))
+        told = orjson.loads(await api.call("watcher", "standing", b"", PATIENCE_SECONDS))
         assert told == {"epoch": 5, "restoring": True, "unsent": 0}
         assert watcher.standing.backup_at is not None
         assert not api.standing.restoring
@@ -40,7 +41,7 @@ async def test_says_how_many_messages_are_not_sent(stores: Stores) -> None:
     api, gatekeeper = stores.service("api"), stores.service("gatekeeper")
     async with running(gatekeeper, api):
         await enqueue(gatekeeper, [a_message("denied", key="a"), a_message("denied too", key="b")])
-        assert orjson.loads(await api.call("gatekeeper", "standing", b""))["unsent"] == 2
+        assert orjson.loads(await api.call("gatekeeper", "standing", b"", PATIENCE_SECONDS))["unsent"] == 2
 
 
 async def test_services_follow_api_in_the_same_epoch_and_only_then(stores: Stores) -> None:

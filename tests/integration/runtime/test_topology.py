@@ -14,7 +14,8 @@ from nats.js.api import ConsumerConfig, StreamConfig
 
 from shared.contracts.subjects import FACT_KINDS, JOB_EVENTS, fact_subject, job_subject
 from shared.runtime.topology import CONSUMERS, STREAMS, ensure, rewind, stream_of
-from tests.integration.runtime.stores import PROCESS_SECONDS, Stores, eventually
+from tests.integration.runtime.stores import Stores, eventually
+from tests.patience import PATIENCE_SECONDS
 
 
 async def test_a_second_run_changes_nothing(stores: Stores, admin_js: JetStreamContext) -> None:
@@ -120,16 +121,16 @@ async def test_stays_and_makes_anew_what_is_gone(stores: Stores, admin_js: JetSt
     assert process.stderr is not None
     try:
         await admin_js.delete_stream("USAGE")
-        line = await asyncio.wait_for(process.stderr.readline(), PROCESS_SECONDS)
+        line = await asyncio.wait_for(process.stderr.readline(), PATIENCE_SECONDS)
         assert b"stream USAGE created" in line
         stores.nats.kill()
         await asyncio.to_thread(stores.nats.start)
 
         async def back() -> bool:
             assert process.returncode is None
-            return b"broker is back" in await asyncio.wait_for(process.stderr.readline(), PROCESS_SECONDS)  # type: ignore[union-attr] # asserted above
+            return b"broker is back" in await asyncio.wait_for(process.stderr.readline(), PATIENCE_SECONDS)  # type: ignore[union-attr] # asserted above
 
-        await eventually(back, "the process to find the broker again", PROCESS_SECONDS)
+        await eventually(back, "the process to find the broker again")
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
     finally:

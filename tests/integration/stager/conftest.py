@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import nats
 import orjson
 import pytest
@@ -41,12 +42,15 @@ from shared.lifecycle.record import JobRecord
 from shared.runtime.service import Service
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase, ServiceDatabase
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
 TENANT = "acme"
 
 
-async def eventually(condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = 20) -> None:
+async def eventually(
+    condition: Callable[[], Awaitable[object] | object], what: str, seconds: float = PATIENCE_SECONDS
+) -> None:
     """Wait for a condition; a test that waits in vain says for what."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
@@ -84,7 +88,7 @@ class World:
     """What `api` says of itself after a restore."""
 
     def environ(self, **more: str) -> dict[str, str]:
-        """What a stager is started with."""
+        """What a stager is started with. Its leases do not run out during a test, unless the test says so."""
         return {
             "TIDEGATE_DATABASE_URL": self.database.url,
             "TIDEGATE_NATS_URL": self.nats_server.url,
@@ -92,12 +96,20 @@ class World:
             "TIDEGATE_NATS_PASSWORD": self.nats_server.password("stager"),
             "TIDEGATE_BLOB_URL": self.blobs.as_uri(),
             "TIDEGATE_LOCAL_ROOT": str(self.root),
-            "TIDEGATE_STAGING_LEASE_SECONDS": "2",
+            "TIDEGATE_STAGING_LEASE_SECONDS": "3600",
             "TIDEGATE_REPLICA": "one",
         } | more
 
     def service(self, **more: str) -> Service:
         return create(StagerSettings.load(self.environ(**more)))
+
+    async def leases_run_out(self) -> None:
+        """As they do when whoever has them was away for too long."""
+        connection = await asyncpg.connect(self.database.superuser_url)
+        try:
+            await connection.execute("UPDATE stager.staging SET deadline = now() - interval '1 second'")
+        finally:
+            await connection.close()
 
     @asynccontextmanager
     async def stager(self, **more: str) -> AsyncIterator[Service]:
@@ -165,7 +177,7 @@ class World:
         await self.publish_all([record or self.records[job]], event)
 
     async def publish_all(self, records: Sequence[JobRecord], event: str = "submitted") -> None:
-        js = self.connection.jetstream()
+        js = self.connection.jetstream(timeout=PATIENCE_SECONDS)
         for record in records:
             wire = encode_event(record, event, now())
             await js.publish(wire.subject, wire.body, headers=dict(wire.headers))
@@ -183,7 +195,7 @@ class World:
         """What was told of a job, by kind."""
         return [fact for fact in self.told if fact.job == job and fact.kind == kind]
 
-    async def told_of(self, job: str, kind: str, count: int = 1, seconds: float = 20) -> Any:
+    async def told_of(self, job: str, kind: str, count: int = 1, seconds: float = PATIENCE_SECONDS) -> Any:
         """Wait for a fact of a kind; the last one."""
         await eventually(lambda: len(self.facts(job, kind)) >= count, f"{count} {kind} of {job}", seconds)
         return self.facts(job, kind)[-1]
@@ -195,7 +207,7 @@ class World:
 
         async def answered() -> bool:
             with suppress(NoRespondersError):
-                reply = await self.connection.request("rpc.v1.stager.outputs", asked, 5)
+                reply = await self.connection.request("rpc.v1.stager.outputs", asked, PATIENCE_SECONDS)
                 answers.append(OutputsAnswer.model_validate_json(reply.data))
             return bool(answers)
 
@@ -250,7 +262,7 @@ async def world(
     blobs = tmp_path / "blobs"
     blobs.mkdir()
     connection = await nats.connect(nats_url, **nats_server.login("admin"))
-    await ensure(connection.jetstream())
+    await ensure(connection.jetstream(timeout=PATIENCE_SECONDS))
     world = World(database, nats_server, root, blobs, connection)
     await connection.subscribe("facts.v1.stager.>", cb=world.on_fact)
     await connection.subscribe("rpc.v1.api.specs", cb=world.on_specs)

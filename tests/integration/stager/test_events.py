@@ -19,6 +19,7 @@ from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.runtime.migrate import differences
 from tests.integration.stager.conftest import World, eventually, listing, now, tree
+from tests.patience import PATIENCE_SECONDS
 from tests.unit.stager.archives import archive, entry, link
 
 
@@ -133,7 +134,7 @@ class Slowly:
         def slow(staging: Staging, *arguments: object) -> object:
             outcome = whole(staging, *arguments)  # type: ignore[arg-type] # passed on as they came
             loop.call_soon_threadsafe(self.begun.set)
-            asyncio.run_coroutine_threadsafe(self.may_end.wait(), loop).result(20)
+            asyncio.run_coroutine_threadsafe(self.may_end.wait(), loop).result(PATIENCE_SECONDS)
             return outcome
 
         patch.setattr(Staging, "run", slow)
@@ -144,17 +145,17 @@ async def test_work_that_takes_longer_than_its_lease_keeps_it(
 ) -> None:
     digest = world.snapshot(tree(tmp_path / "src", {"f": "1"}))
     slowly = Slowly(monkeypatch)
-    async with world.stager(TIDEGATE_STAGING_LEASE_SECONDS="1") as service:
+    async with world.stager(TIDEGATE_STAGING_LEASE_SECONDS="4") as service:
         job = await world.submit("true", snapshot=digest)
         await slowly.begun.wait()
         (first,) = await rows(world)
 
-        async def renewed_twice() -> bool:
+        async def renewed_beyond() -> bool:
             (row,) = await rows(world)
             assert row["lease_epoch"] == first["lease_epoch"], "it was taken away"
-            return bool((row["deadline"] - first["deadline"]).total_seconds() > 1)
+            return bool((row["deadline"] - first["deadline"]).total_seconds() > 4)
 
-        await eventually(renewed_twice, "the lease to be held beyond its first end")
+        await eventually(renewed_beyond, "the lease to be held beyond its first end")
         rival = Leases(service.db, service.clock, replica="rival", lease_seconds=1, epoch=lambda: 1)
         assert await rival.claim(Stage.STAGE_IN, 10) == []
         slowly.may_end.set()
@@ -170,7 +171,7 @@ async def test_plain_jobs_do_not_wait_for_long_work(
         long = [await world.submit("true", snapshot=digest) for _ in range(40)]
         await eventually(lambda: all(world.workdir(job, 1).exists() for job in long), "all workers to be busy")
         plain = await world.submit("true")
-        await world.told_of(plain, "staged", seconds=5)
+        await world.told_of(plain, "staged")
         assert not world.facts(long[0], "staged")
         slowly.may_end.set()
         await world.told_of(long[-1], "staged")
@@ -371,7 +372,7 @@ async def test_a_store_that_stays_away_never_hides_how_the_command_ended(world: 
         world.blobs.rename(world.blobs.with_name("away"))
         world.blobs.write_text("not a directory")
         await world.ran(job, code)
-        sealed = await world.told_of(job, "staging_sealed", seconds=30)
+        sealed = await world.told_of(job, "staging_sealed")
         await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
     assert (sealed.outcome, sealed.manifest) == ("failed", None)
     assert "store of outputs cannot be written" in sealed.message

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.stager.conftest import World, eventually, listing, tree
-from tests.integration.stager.test_killed import LONG, Processes, row
+from tests.integration.stager.test_killed import Processes, row
+from tests.patience import PATIENCE_SECONDS
 
 FILES: dict[str, str | bytes] = {"data/a": b"1" * 50_000, "data/b": "2"}
 
@@ -26,7 +27,10 @@ class Failpoints:
         return {"TIDEGATE_FAILPOINTS": str(self.folder), **more}
 
     def arm(self, point: str, order: str) -> None:
-        (self.folder / "armed" / f"stager.{point}").write_text(order)
+        """Whole or not at all: who passes reads it at any moment."""
+        written = self.folder / point
+        written.write_text(order)
+        written.rename(self.folder / "armed" / f"stager.{point}")
 
     async def obeyed(self, point: str) -> int:
         """Wait until a process has obeyed; its pid."""
@@ -35,7 +39,7 @@ class Failpoints:
         def pids() -> list[str]:
             return [path.suffix[1:] for path in done.iterdir() if path.stem == f"stager.{point}"]
 
-        await eventually(pids, f"{point} to be reached", 60)
+        await eventually(pids, f"{point} to be reached")
         [pid] = pids()
         (done / f"stager.{point}.{pid}").unlink()
         return int(pid)
@@ -71,11 +75,11 @@ async def only_what_counts_is_left(world: World, job: str) -> None:
         outputs = {name.partition("#")[0].removesuffix(".manifest.json") for name in names}
         return not traces(world) and directories == {directory.name} and len(outputs) <= 1
 
-    await eventually(left, f"leftovers of {job} to be swept", 60)
+    await eventually(left, f"leftovers of {job} to be swept")
 
 
 async def back(world: World, job: str) -> None:
-    sealed = await world.told_of(job, "staging_sealed", seconds=60)
+    sealed = await world.told_of(job, "staging_sealed")
     assert (sealed.outcome, sealed.files) == ("verified", 1)
     manifest = await world.outputs(job)
     assert manifest is not None
@@ -87,14 +91,14 @@ async def back(world: World, job: str) -> None:
 
 
 async def reaped(process: subprocess.Popen[bytes]) -> None:
-    await asyncio.to_thread(process.wait, 60)
+    await asyncio.to_thread(process.wait, PATIENCE_SECONDS)
 
 
 async def test_killed_anywhere_it_ends_with_one_directory_and_one_copy(
     world: World, processes: Processes, failpoints: Failpoints, tmp_path: Path
 ) -> None:
     digest = world.snapshot(tree(tmp_path / "src", FILES))
-    environ = failpoints.environ(**LONG)
+    environ = failpoints.environ()
     process = processes.start(**environ)
     for in_, out in (("rename.before", "copy.after"), ("rename.after", "rename.after")):
         failpoints.arm(in_, "kill")
@@ -103,7 +107,7 @@ async def test_killed_anywhere_it_ends_with_one_directory_and_one_copy(
         await reaped(process)
         assert traces(world), "the dead one's work can be found"
         process = processes.start(**environ)
-        await world.told_of(job, "staged", seconds=60)
+        await world.told_of(job, "staged")
         assert listing(world.workdir(job)) == {"data/a": b"1" * 50_000, "data/b": b"2"}
         failpoints.arm(out, "kill")
         tree(world.workdir(job), {"out/r": "result"})
@@ -124,8 +128,9 @@ async def test_frozen_while_another_replica_takes_over_it_changes_nothing_when_i
     failpoints.arm(point, "stop")
     job = await world.submit("true", snapshot=digest, outputs=("out/**",))
     assert await failpoints.obeyed(point) == first.pid
+    await world.leases_run_out()
     second = processes.start(**failpoints.environ(TIDEGATE_REPLICA="two"))
-    staged = await world.told_of(job, "staged", seconds=60)
+    staged = await world.told_of(job, "staged")
     assert staged.source == "stager/two"
     first.send_signal(signal.SIGCONT)
     await only_what_counts_is_left(world, job)
@@ -135,7 +140,8 @@ async def test_frozen_while_another_replica_takes_over_it_changes_nothing_when_i
     (world.workdir(job).parent / "claim").write_text("{}")
     await world.ran(job)
     frozen = first if await failpoints.obeyed(point) == first.pid else second
-    await eventually(lambda: world.facts(job, "staging_sealed"), "the other replica to copy back", 60)
+    await world.leases_run_out()
+    await eventually(lambda: world.facts(job, "staging_sealed"), "the other replica to copy back")
     assert traces(world), "the frozen one's is kept for as long as it lives"
     if point == "rename.before":
         failpoints.arm("rename.after", "kill")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from shared.backends.local import layout, processes
 from shared.backends.local.client import LocalClient
@@ -20,13 +21,14 @@ from shared.backends.local.messages import CouldNotAsk, KillKind, LaunchAnswer, 
 from shared.backends.local.names import submission_name
 from shared.backends.local.observer import LocalState, Observer, Seen
 from shared.runtime import failpoints
+from tests.patience import PATIENCE_SECONDS
 
 TENANT = "acme"
 REPOSITORY = Path(__file__).parents[4]
 AS_ROOT = os.geteuid() == 0
 
 
-async def eventually(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+async def eventually(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until `condition()` is true; fail saying `what` was awaited."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -93,7 +95,7 @@ class Backend:
         await self._host_answers(self.host)
 
     async def _host_answers(self, host: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             assert host.poll() is None, f"the host ended: {self.log.read_text()}"
             try:
@@ -114,7 +116,7 @@ class Backend:
         """Signal it and wait for its end."""
         if self.host is not None:
             self.host.send_signal(signal_number)
-            self.host.wait(10)
+            self.host.wait(PATIENCE_SECONDS)
             self.host = None
 
     async def end(self) -> None:
@@ -137,6 +139,7 @@ class Backend:
         time_limit_seconds: int | None = None,
         not_after: datetime | None = None,
         stage: bool = True,
+        **how: Any,
     ) -> LaunchRequest:
         """A launch whose working directory `e1` is staged with `files`."""
         directory = await self.client.make_attempt_directory(tenant, job, attempt)
@@ -154,6 +157,7 @@ class Backend:
             gpus=gpus,
             time_limit_seconds=time_limit_seconds,
             not_after=not_after,
+            **how,
         )
 
     async def launch(self, request: LaunchRequest) -> LaunchAnswer:
