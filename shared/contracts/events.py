@@ -18,7 +18,7 @@ SOURCE: Final = "/tidegate/api"
 TYPE_PREFIX: Final = "dev.tidegate.job.v1."
 MAX_BODY_BYTES: Final = 4096
 _IMPLIED: Final = ("job", "tenant", "attempt", "source")
-_OUTCOME: Final = ("end_reason", "exit", "message", "finished_at")
+_OUTCOME: Final = ("end_reason", "exit", "message", "finished_at", "stages")
 _SHORTENED: Final = ((160, 6), (80, 3), (40, 1))
 """Longest text and longest list, tried in turn where a body is too long."""
 _TEXTS: Final = frozenset(

@@ -5,11 +5,20 @@ import json
 import re
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, WithJsonSchema, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from shared.contracts.given import Name
 from shared.contracts.snapshot import shown
-from shared.lifecycle.record import Resources
+from shared.lifecycle.record import Resources, Signal, Signals
 
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -20,12 +29,21 @@ MAX_ARGUMENTS: Final = 4096
 MAX_SPEC_BYTES: Final = 48 * 1024
 MAX_STEPS: Final = 20
 """Steps of a pipeline."""
+_LATER: Final[dict[str, object]] = {
+    "warning_signal": None,
+    "warning_seconds": 60,
+    "stop_grace_seconds": None,
+    "checkpoint_signal": "TERM",
+    "checkpoint_grace_seconds": None,
+}
+"""Fields that came after the first specs were stored, with their defaults: they leave the digests of those alone."""
 
 
 class JobSpec(BaseModel):
     """Command, environment, resources, inputs and outputs. Unknown fields are refused: a typo is not dropped silently.
 
     `inputs` are paths inside the submitted directory, `outputs` patterns relative to the job's working directory.
+    `warning_signal` is sent `warning_seconds` before the time limit; a pause sends `checkpoint_signal`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +57,11 @@ class JobSpec(BaseModel):
     gpus: StrictInt = Field(default=0, ge=0, le=100_000)
     nodes: StrictInt = Field(default=1, ge=1, le=10_000)
     time_limit_seconds: StrictInt | None = Field(default=None, ge=1, le=MAX_TIME_LIMIT_SECONDS)
+    warning_signal: Signal | None = None
+    warning_seconds: StrictInt = Field(default=60, ge=1, le=86_400)
+    stop_grace_seconds: StrictInt | None = Field(default=None, ge=0, le=86_400)
+    checkpoint_signal: Signal = "TERM"
+    checkpoint_grace_seconds: StrictInt | None = Field(default=None, ge=0, le=86_400)
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     expect: tuple[str, ...] = ()
@@ -96,9 +119,24 @@ class JobSpec(BaseModel):
                 )
         return value
 
+    @model_validator(mode="after")
+    def _a_warning_comes_before_a_limit(self) -> Self:
+        """One that could never be sent, or only at the start, is refused."""
+        limit = self.time_limit_seconds
+        if self.warning_signal is not None and limit is None:
+            raise ValueError(
+                "a warning signal was given without a time limit: give the time limit that it comes before"
+            )
+        if self.warning_signal is not None and limit is not None and self.warning_seconds >= limit:
+            said = f"the warning was asked for {self.warning_seconds} s before the end, and the time limit is {limit} s"
+            raise ValueError(f"{said}: ask for a later warning, or a longer limit")
+        return self
+
     def digest(self) -> str:
-        """sha256 of the canonical JSON: equal specs have equal digests."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        """sha256 of the canonical JSON: equal specs have equal digests. Later fields count only where they are set."""
+        fields = self.model_dump(mode="json")
+        fields = {name: value for name, value in fields.items() if name not in _LATER or value != _LATER[name]}
+        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
 
     def resources(self) -> Resources:
@@ -109,6 +147,14 @@ class JobSpec(BaseModel):
             gpus=self.gpus,
             nodes=self.nodes,
             time_limit_seconds=self.time_limit_seconds,
+        )
+
+    def signals(self) -> Signals:
+        """How its command is asked to end, or to save its state."""
+        return Signals(
+            stop_grace_seconds=self.stop_grace_seconds,
+            checkpoint_signal=self.checkpoint_signal,
+            checkpoint_grace_seconds=self.checkpoint_grace_seconds,
         )
 
     def without_env_values(self) -> Self:
@@ -136,7 +182,7 @@ Project = Annotated[
 
 
 class SubmitRequest(BaseModel):
-    """One job to submit (`POST /v1/jobs`)."""
+    """One job to submit (`POST /v1/jobs`). `retries`: automatic ones for its own failures; None: the deployment's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,6 +190,7 @@ class SubmitRequest(BaseModel):
     name: Name | None = None
     project: Project = "default"
     priority: StrictInt = Field(default=0, ge=-100, le=100)
+    retries: StrictInt | None = Field(default=None, ge=0, le=100)
 
 
 class PipelineRequest(BaseModel):

@@ -32,7 +32,7 @@ FACT_KINDS: Final[dict[str, tuple[str, ...]]] = {
     "gatekeeper": ("admitted", "held", "policy_stop", "policy_pause"),
     "stager": ("input_valid", "input_invalid", "staged", "staging_failed", "staging_sealed", "recopied"),
     "launcher": ("accepted", "launch_refused", "launcher_sealed", "gpus_freed"),
-    "watcher": ("seen_pending", "seen_running", "segment_requeued", "exited", "lost"),
+    "watcher": ("seen_pending", "seen_running", "segment_requeued", "exited", "lost", "seen_idle", "policy_pause"),
 }
 """The facts that each service may report: `api` refuses any other pair."""
 

@@ -22,7 +22,7 @@ ACTIONS: Final = ("stop", "pause", "resume", "retry", "delete", "hold", "release
 def command_of(action: str, actor: str, at: datetime, *, by_admin: bool = False) -> i.AnyCommand:
     """The command that an action's name stands for, with nothing optional set."""
     data: dict[str, object] = {"kind": action, "actor": actor, "at": at}
-    if action in ("hold", "release"):
+    if action in ("pause", "resume", "hold", "release"):
         data["by_admin"] = by_admin
     if action == "hold":
         data["reason"] = "held by hand"

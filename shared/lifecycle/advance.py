@@ -14,7 +14,15 @@ from shared.lifecycle.derive import derive
 from shared.lifecycle.facts import FactBase
 from shared.lifecycle.inputs import AnyInput, Reset
 from shared.lifecycle.outcome import Outcome, StepResult, ignored, refused
-from shared.lifecycle.record import Attempt, JobRecord, PipelineRef, Resources, Retries
+from shared.lifecycle.record import (
+    Attempt,
+    JobRecord,
+    PipelineRef,
+    Resources,
+    Retries,
+    Signals,
+    Workstation,
+)
 from shared.lifecycle.states import ACTIVE, Desired, State
 from shared.lifecycle.table import TRANSITIONS, Row, Step
 
@@ -44,6 +52,8 @@ def create(
     epoch: int = 1,
     project: str = "default",
     kind: Literal["batch", "workstation"] = "batch",
+    signals: Signals | None = None,
+    workstation: Workstation | None = None,
     pipeline: PipelineRef | None = None,
     priority: int = 0,
     retries: Retries | None = None,
@@ -62,6 +72,8 @@ def create(
         epoch=epoch,
         project=project,
         kind=kind,
+        signals=signals or Signals(),
+        workstation=workstation,
         pipeline=pipeline,
         priority=priority,
         retries=budgets,
@@ -156,6 +168,8 @@ _STEPS: Final[dict[Step, Callable[[JobRecord, Any, datetime], StepResult]]] = {
     Step.WISH: commands.wish,
     Step.STOP_NOW: commands.stop_now,
     Step.PAUSE_NOW: commands.pause_now,
+    Step.PAUSE_AGAIN: commands.pause_again,
+    Step.SNOOZE: commands.snooze,
     Step.RESUME: commands.resume,
     Step.RETRY: commands.retry,
     Step.HOLD: commands.hold,

@@ -1,6 +1,7 @@
 """The steps of `advance` that commands take, from a person or from a policy."""
 
 from datetime import datetime
+from typing import Final
 
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
@@ -13,7 +14,11 @@ from shared.lifecycle.reasons import REASONS, EndReason
 from shared.lifecycle.record import HoldMark, JobRecord, RecopyMark, Wish
 from shared.lifecycle.stages import closed_stages
 from shared.lifecycle.states import Desired, Phase, State
-from shared.lifecycle.verdict import hint, sentence
+from shared.lifecycle.usage import remaining_seconds
+from shared.lifecycle.verdict import hint, sentence, who, wished
+
+IDLE_POLICY: Final = "idle"
+"""The policy that suspends idle workstations, which a snooze puts off."""
 
 AnyStop = i.Stop | f.PolicyStop
 AnyPause = i.Pause | f.PolicyPause
@@ -25,7 +30,7 @@ def wish_of(item: AnyStop | AnyPause) -> Wish:
         return Wish(actor=f"policy {item.policy} ({item.reason})", at=item.at, by_policy=True)
     if isinstance(item, i.Stop):
         return Wish(actor=item.actor, at=item.at, force=item.force, grace_seconds=item.grace_seconds)
-    return Wish(actor=item.actor, at=item.at)
+    return Wish(actor=item.actor, at=item.at, by_admin=item.by_admin, reason=item.reason)
 
 
 def wish(record: JobRecord, item: AnyStop | AnyPause, now: datetime) -> StepResult:
@@ -40,23 +45,71 @@ def wish(record: JobRecord, item: AnyStop | AnyPause, now: datetime) -> StepResu
         desired = Desired.STOPPED
     elif record.desired_state is Desired.STOPPED:
         return refused(record, "it is being stopped")
-    elif record.desired_state is Desired.PAUSED:
+    elif record.desired_state is Desired.PAUSED and not _adds_an_admin(record, asked):
         return ignored(record, "it is being paused already")
+    elif _put_off(record, item):
+        return ignored(record, "its user has put that off")
     else:
         desired = Desired.PAUSED
     known = picture(record.current).exited is not None if record.wish is None else record.wish.exit_known
     asked = asked.model_copy(update={"exit_known": known})
-    return applied(settle(record.model_copy(update={"desired_state": desired, "wish": asked}), now))
+    hold = record.hold if desired is Desired.PAUSED else admins_hold(record)
+    return applied(settle(record.model_copy(update={"desired_state": desired, "wish": asked, "hold": hold}), now))
+
+
+def _put_off(record: JobRecord, item: AnyPause) -> bool:
+    """A snooze that came before the suspension for being idle that it is about."""
+    if not isinstance(item, f.PolicyPause) or item.policy != IDLE_POLICY or record.workstation is None:
+        return False
+    return record.workstation.snoozed_until is not None and item.at < record.workstation.snoozed_until
+
+
+def admins_hold(record: JobRecord) -> HoldMark | None:
+    """The hold of a job that is stopped, or started again, while an admin's pause is wished or in force: whoever could
+    do that would else get round the admin, so the pause goes on as the admin's hold of the next attempt."""
+    wish = record.wish
+    if wish is None or record.desired_state is not Desired.PAUSED or not wish.by_admin:
+        return record.hold
+    return HoldMark(actor=wish.actor, reason=wish.reason or "paused by an admin", by_admin=True, at=wish.at)
 
 
 def stop_now(record: JobRecord, item: AnyStop, now: datetime) -> StepResult:
     """Nothing of it is in anybody's hands: STOPPED at once."""
-    return applied(_end(record, Desired.STOPPED, wish_of(item), EndReason.STOPPED_BY_USER, now))
+    asked = wish_of(item)
+    return applied(_end(record, Desired.STOPPED, asked, wished(Desired.STOPPED, asked), now))
 
 
 def pause_now(record: JobRecord, item: AnyPause, now: datetime) -> StepResult:
     """Nothing of it is in anybody's hands: PAUSED at once."""
-    return applied(_end(record, Desired.PAUSED, wish_of(item), EndReason.PAUSED_BY_USER, now))
+    asked = wish_of(item)
+    return applied(_end(record, Desired.PAUSED, asked, wished(Desired.PAUSED, asked), now))
+
+
+def pause_again(record: JobRecord, item: i.Pause, now: datetime) -> StepResult:
+    """An admin's pause takes the place of a user's or a policy's: from then on only an admin resumes it."""
+    asked = wish_of(item)
+    if not _adds_an_admin(record, asked):
+        return ignored(record, "it is paused already")
+    reason = wished(Desired.PAUSED, asked)
+    said = sentence(reason, record.exit, who(asked))
+    update = {"wish": asked, "end_reason": reason, "message": said, "hint": hint(reason, record)}
+    return applied(record.model_copy(update=update))
+
+
+def _adds_an_admin(record: JobRecord, asked: Wish) -> bool:
+    return asked.by_admin and (record.wish is None or not record.wish.by_admin)
+
+
+def snooze(record: JobRecord, item: i.Snooze, now: datetime) -> StepResult:
+    """Put off that an idle workstation is suspended."""
+    if record.workstation is None:
+        return refused(record, "it is a batch job: only a workstation is suspended for being idle")
+    if record.workstation.idle_suspend_seconds is None:
+        return refused(record, "nothing suspends this workstation for being idle")
+    if record.desired_state is not Desired.RUN:
+        return refused(record, f"it is being {record.desired_state}")
+    mark = record.workstation.model_copy(update={"snoozed_until": item.until})
+    return applied(derive(record.model_copy(update={"workstation": mark})))
 
 
 def unreachable(record: JobRecord, item: i.UpstreamFailed, now: datetime) -> StepResult:
@@ -67,15 +120,14 @@ def unreachable(record: JobRecord, item: i.UpstreamFailed, now: datetime) -> Ste
 
 def _end(record: JobRecord, desired: Desired, asked: Wish, reason: EndReason, now: datetime) -> JobRecord:
     state = REASONS[reason].state
-    detail = (
-        asked.actor if reason is EndReason.UPSTREAM_FAILED else f"by {asked.actor} at {asked.at:%Y-%m-%d %H:%M:%S} UTC"
-    )
+    detail = asked.actor if reason is EndReason.UPSTREAM_FAILED else who(asked)
     said = sentence(reason, record.exit, detail)
     seen = picture(record.current)
     attempt = record.current
     if record.state is State.QUEUED:
-        attempt = attempt.model_copy(update={"sealed": True, "end_reason": reason, "message": said, "finished_at": now})
         stages = closed_stages(record, attempt, seen, None, False, now)
+        ended = {"sealed": True, "end_reason": reason, "message": said, "finished_at": now, "stages": stages}
+        attempt = attempt.model_copy(update=ended)
     else:
         stages = record.stages
     return record.model_copy(
@@ -85,7 +137,7 @@ def _end(record: JobRecord, desired: Desired, asked: Wish, reason: EndReason, no
             "wish": asked,
             "gate": None,
             "closed_gates": (),
-            "hold": None,
+            "hold": _hold_kept(record, state),
             "attempts": (*record.attempts[:-1], attempt),
             "stages": stages,
             "end_reason": reason,
@@ -97,18 +149,43 @@ def _end(record: JobRecord, desired: Desired, asked: Wish, reason: EndReason, no
     )
 
 
+def _hold_kept(record: JobRecord, state: State) -> HoldMark | None:
+    """A pause keeps a hold, and nothing that a user may ask takes an admin's away."""
+    if state is State.PAUSED:
+        return record.hold
+    mark = admins_hold(record)
+    return mark if mark is not None and mark.by_admin else None
+
+
 def resume(record: JobRecord, item: i.Resume, now: datetime) -> StepResult:
     """PAUSED to QUEUED: attempt n + 1 of the same run."""
+    if record.wish is not None and record.wish.by_admin and not item.by_admin:
+        why = f" ({record.wish.reason})" if record.wish.reason else ""
+        return refused(record, f"an admin paused it{why}: only an admin can resume it")
+    if remaining_seconds(record) == 0:
+        return refused(record, "its maximum lifetime is used up: start another workstation")
     retries = record.retries.model_copy(update={"cooldown_until": None})
-    return applied(next_attempt(record, now, retries=retries, message=None))
+    return applied(next_attempt(record, now, origin="resume", retries=retries, message=None))
 
 
 def retry(record: JobRecord, item: i.Retry, now: datetime) -> StepResult:
-    """FAILED or STOPPED to QUEUED, by hand: outside the automatic budgets."""
+    """FAILED or STOPPED to QUEUED, by hand: outside the automatic budgets, within a bound of its own."""
+    before = record.retries
     if record.recopy is not None:
         return refused(record, "its outputs are being copied again: wait for that")
-    retries = record.retries.model_copy(update={"cooldown_until": None})
-    return applied(next_attempt(record, now, retries=retries, message=None))
+    if before.by_hand >= before.by_hand_budget:
+        spent = f"its budget of {before.by_hand_budget} retries by hand is spent"
+        return refused(record, f"{spent}: submit it again")
+    if record.pipeline is not None and not record.pipeline.upstream_done and not item.with_pipeline:
+        return refused(record, f"the steps before it have not succeeded: retry its pipeline {record.pipeline.id}")
+    if record.end_reason is EndReason.LOST and picture(record.current).launcher_sealed is None and not item.force:
+        return refused(record, "nobody has proven that its lost attempt is gone: look for it, then retry with --force")
+    if remaining_seconds(record) == 0:
+        return refused(record, "its maximum lifetime is used up: start another workstation")
+    update = {"cooldown_until": None, "by_hand": before.by_hand + 1, "count": before.count + 1}
+    retries = before.model_copy(update=update)
+    held = record.model_copy(update={"hold": admins_hold(record)})
+    return applied(next_attempt(held, now, origin="retry", retries=retries, message=None))
 
 
 def hold(record: JobRecord, item: i.Hold, now: datetime) -> StepResult:

@@ -6,7 +6,7 @@ from typing import Final
 from shared.lifecycle import facts as f
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.reasons import EndReason
-from shared.lifecycle.record import Attempt, Backend, JobRecord, Retries
+from shared.lifecycle.record import Attempt, Backend, JobRecord, Retries, Workstation
 from shared.lifecycle.stages import open_stages
 from shared.lifecycle.states import ACTIVE, Desired, Phase, State
 from shared.lifecycle.usage import segments
@@ -40,6 +40,7 @@ def derived(record: JobRecord, seen: Picture) -> JobRecord:
             "attempts": (*record.attempts[:-1], attempt),
             "retries": _retries(record.retries, attempt, seen),
             "backend": _backend(seen),
+            "workstation": _workstation(record, state, seen),
             "warnings": _warnings(record, seen),
             "findings": () if seen.input_invalid is None else seen.input_invalid.findings,
             "gpus_freed": seen.gpus_freed is not None,
@@ -71,6 +72,19 @@ def _phase(record: JobRecord, state: State, seen: Picture) -> Phase | None:
     if state in ACTIVE and record.desired_state is Desired.PAUSED:
         return Phase.SUSPENDING
     return Phase.ACTIVE if state is State.RUNNING else None
+
+
+def _workstation(record: JobRecord, state: State, seen: Picture) -> Workstation | None:
+    """Idle is what runs and is to run on; whoever put the suspension off sees the later instant."""
+    known = record.workstation
+    if known is None:
+        return None
+    idle = seen.idle if state is State.RUNNING and seen.exited is None and record.desired_state is Desired.RUN else None
+    suspends_at = None if idle is None else idle.suspends_at
+    if suspends_at is not None and known.snoozed_until is not None:
+        suspends_at = max(suspends_at, known.snoozed_until)
+    since = None if idle is None else idle.idle_since
+    return known.model_copy(update={"idle_since": since, "suspends_at": suspends_at})
 
 
 def _retries(retries: Retries, attempt: Attempt, seen: Picture) -> Retries:

@@ -118,14 +118,16 @@ def close_recopy(record: JobRecord, fact: f.Recopied, now: datetime) -> StepResu
         return applied(record.model_copy(update={"recopy": None, "message": said}))
     done = sentence(EndReason.SUCCEEDED, record.exit, "its outputs were copied again")
     copied = Copied(files=fact.files, size_bytes=fact.size_bytes, manifest=fact.manifest)
-    attempt = record.current.model_copy(update={"outputs": copied, "end_reason": EndReason.SUCCEEDED, "message": done})
+    stages = after_recopy(record.stages, now)
+    told = {"outputs": copied, "end_reason": EndReason.SUCCEEDED, "message": done, "stages": stages}
+    attempt = record.current.model_copy(update=told)
     return applied(
         record.model_copy(
             update={
                 "recopy": None,
                 "attempts": (*record.attempts[:-1], attempt),
                 "state": State.SUCCEEDED,
-                "stages": after_recopy(record.stages, now),
+                "stages": stages,
                 "corrects": State.FAILED,
                 "end_reason": EndReason.SUCCEEDED,
                 "failed_stage": None,

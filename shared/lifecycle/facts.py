@@ -1,8 +1,7 @@
 """What services report: small frozen models, one per kind of fact.
 
 A fact is evidence, versioned by its sender with `(epoch, n)`: per (attempt, segment, kind) the higher version wins.
-Times are aware; a naive one is refused. Texts and lists are cut to a length that a record can hold (the rest stays in
-the sender's slice), so that a fact is never refused for being talkative.
+Times are aware. Texts and lists are cut to what a record can hold, so that a fact is never refused for being talkative.
 """
 
 from typing import Annotated, Final, Literal, TypeVar
@@ -146,7 +145,7 @@ class StagingFailed(FactBase):
 
 
 class StagingSealed(FactBase):
-    """The stager's vote: it will write nothing more for this attempt. `staged` says whether inputs had been staged.
+    """The stager's vote: it will write nothing more for this attempt. `staged`: whether inputs had been staged;
     `because` names the fact, told with it, that says why not: one may overtake the other."""
 
     kind: Literal["staging_sealed"] = "staging_sealed"
@@ -225,6 +224,15 @@ class SeenRunning(FactBase):
     suspended_ms: int = 0
 
 
+class SeenIdle(FactBase):
+    """A workstation's activity as `probes` show it: idle since when (None: in use), and when that suspends it."""
+
+    kind: Literal["seen_idle"] = "seen_idle"
+    idle_since: AwareDatetime | None = None
+    suspends_at: AwareDatetime | None = None
+    probes: Texts = ()
+
+
 class SegmentRequeued(FactBase):
     """The segment ended and the backend will start another under the same attempt."""
 
@@ -241,8 +249,7 @@ class Exited(FactBase):
     """The command's end as the backend (or the runner under its claim: `self_reported`) recorded it.
 
     `stop_recorded` says whether the backend's side recorded our stop before the exit; None: it cannot tell.
-    `reason` overrides what code and signal say (out of memory, time limit, node lost, …). A missing code and signal
-    with no reason is never a success.
+    `reason` overrides what code and signal say (out of memory, time limit, …). Without any of them it is no success.
     """
 
     kind: Literal["exited"] = "exited"
@@ -284,6 +291,7 @@ AnyFact = (
     | GpusFreed
     | SeenPending
     | SeenRunning
+    | SeenIdle
     | SegmentRequeued
     | Exited
     | Lost

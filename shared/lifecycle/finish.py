@@ -7,10 +7,10 @@ from shared.lifecycle.derive import derive, derived
 from shared.lifecycle.folding import KEPT_EVIDENCE, fold_attempts
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.reasons import REASONS, RetryClass
-from shared.lifecycle.record import Attempt, Backend, Copied, Exit, JobRecord, Retries
+from shared.lifecycle.record import Attempt, Backend, Copied, Exit, JobRecord, Origin, Retries, Workstation
 from shared.lifecycle.stages import closed_stages
 from shared.lifecycle.states import ACTIVE, Desired, Phase, State
-from shared.lifecycle.usage import segments
+from shared.lifecycle.usage import remaining_seconds, segments, up_ms
 from shared.lifecycle.verdict import Verdict, hint, sentence, verdict
 
 _FIRST_COOLDOWN_SECONDS: Final = 15
@@ -32,27 +32,34 @@ def _finish(record: JobRecord, seen: Picture, outcome: Verdict, now: datetime) -
     nothing follows."""
     row = REASONS[outcome.reason]
     said = sentence(outcome.reason, outcome.exit, outcome.detail)
-    attempt = _sealed(record, seen, outcome, said, now)
+    failed = (outcome.stage or row.stage) if row.state is State.FAILED else None
+    stages = closed_stages(record, record.current, seen, failed, row.state is State.SUCCEEDED, now)
+    attempt = _sealed(record, seen, outcome, said, now).model_copy(update={"stages": stages})
     ended = record.model_copy(update={"attempts": (*record.attempts[:-1], attempt)})
     if row.state is State.FAILED and seen.reached_running and record.desired_state is Desired.RUN:
         retries = spend(record.retries, row.retry, now)
-        if retries is not None:
+        if retries is not None and remaining_seconds(ended) != 0:
             message = f"attempt {record.attempt}: {said}; it is tried again"
-            return next_attempt(ended, now, retries=retries, message=message)
-    failed = (outcome.stage or row.stage) if row.state is State.FAILED else None
+            return next_attempt(ended, now, origin="automatic", retries=retries, message=message)
     return ended.model_copy(
         update={
             "state": row.state,
             "phase": Phase.SUSPENDED if row.state is State.PAUSED and record.kind == "workstation" else None,
-            "stages": closed_stages(record, record.current, seen, failed, row.state is State.SUCCEEDED, now),
+            "stages": stages,
             "exit": outcome.exit,
             "end_reason": outcome.reason,
             "failed_stage": failed,
             "message": said,
             "hint": hint(outcome.reason, record),
             "finished_at": now,
+            "workstation": _not_idle(record.workstation),
         }
     )
+
+
+def _not_idle(mark: Workstation | None) -> Workstation | None:
+    """What is down is not idle, also where nobody saw how it ended."""
+    return None if mark is None else mark.model_copy(update={"idle_since": None, "suspends_at": None})
 
 
 def _sealed(record: JobRecord, seen: Picture, outcome: Verdict, said: str, now: datetime) -> Attempt:
@@ -80,11 +87,12 @@ def spend(retries: Retries, kind: RetryClass, now: datetime) -> Retries | None:
     """The budgets after one more automatic retry, with its cooldown; None where none is left."""
     if kind is RetryClass.USER and retries.used < retries.budget:
         cooldown = now + _cooldown(retries.used)
-        return retries.model_copy(update={"used": retries.used + 1, "cooldown_until": cooldown})
+        spent = {"used": retries.used + 1, "count": retries.count + 1}
+        return retries.model_copy(update=spent | {"cooldown_until": cooldown})
     if kind is RetryClass.INFRASTRUCTURE and retries.infrastructure_used < retries.infrastructure_budget:
         cooldown = now + _cooldown(retries.infrastructure_used)
-        used = retries.infrastructure_used + 1
-        return retries.model_copy(update={"infrastructure_used": used, "cooldown_until": cooldown})
+        spent = {"infrastructure_used": retries.infrastructure_used + 1, "count": retries.count + 1}
+        return retries.model_copy(update=spent | {"cooldown_until": cooldown})
     return None
 
 
@@ -92,14 +100,18 @@ def _cooldown(used: int) -> timedelta:
     return timedelta(seconds=min(_FIRST_COOLDOWN_SECONDS * 2**used, _LONGEST_COOLDOWN_SECONDS))
 
 
-def next_attempt(record: JobRecord, now: datetime, *, retries: Retries, message: str | None) -> JobRecord:
+def next_attempt(
+    record: JobRecord, now: datetime, *, origin: Origin, retries: Retries, message: str | None
+) -> JobRecord:
     """QUEUED again as attempt n + 1 of the same run, through every gate. Nothing of the old attempt stays but its
     entry in `attempts`, and what is the job's own: a hold, the budgets, the count of recopies."""
     attempt = Attempt(
         number=record.attempt + 1,
+        origin=origin,
         queued_at=now,
         cooldown_until=retries.cooldown_until,
         infrastructure_before=retries.infrastructure_used,
+        up_before_ms=up_ms(record.current),
     )
     return _queued(record, (*record.attempts, attempt), retries, message)
 
@@ -115,7 +127,12 @@ def skip_to(record: JobRecord, number: int, queued_at: datetime) -> JobRecord:
         before = before.model_copy(update={"segments": again})
     missing = range(max(record.attempt + 1, number - KEPT_EVIDENCE + 1), number)
     between = (Attempt(number=one, queued_at=queued_at, sealed=True, message=_NOT_KNOWN) for one in missing)
-    attempt = Attempt(number=number, queued_at=queued_at, infrastructure_before=retries.infrastructure_used)
+    attempt = Attempt(
+        number=number,
+        queued_at=queued_at,
+        infrastructure_before=retries.infrastructure_used,
+        up_before_ms=up_ms(before),
+    )
     known = record.model_copy(update={"recopy": None})
     return _queued(known, (*record.attempts[:-1], before, *between, attempt), retries, None)
 

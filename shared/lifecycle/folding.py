@@ -70,6 +70,7 @@ def _sum(earlier: Folded | None, attempt: Attempt) -> Folded:
         attempts=before.attempts + 1,
         segments=before.segments + one.segments,
         started_at=min(started, default=None),
+        up_ms=before.up_ms + one.up_ms,
         gpu_milliseconds=before.gpu_milliseconds + one.gpu_milliseconds,
         not_billable_gpu_milliseconds=before.not_billable_gpu_milliseconds + one.not_billable_gpu_milliseconds,
         estimated=before.estimated or one.estimated,

@@ -24,16 +24,32 @@ class Stop(CommandBase):
 
 
 class Pause(CommandBase):
+    """`by_admin`: only an admin resumes it."""
+
     kind: Literal["pause"] = "pause"
+    reason: Text | None = None
+    by_admin: bool = False
 
 
 class Resume(CommandBase):
     kind: Literal["resume"] = "resume"
+    by_admin: bool = False
 
 
 class Retry(CommandBase):
+    """`force`: also where nobody can prove that a lost attempt is gone. `with_pipeline`: with every step that did not
+    succeed, so that this one waits for those before it."""
+
     kind: Literal["retry"] = "retry"
     force: bool = False
+    with_pipeline: bool = False
+
+
+class Snooze(CommandBase):
+    """Do not suspend the workstation for being idle before `until`."""
+
+    kind: Literal["snooze"] = "snooze"
+    until: AwareDatetime
 
 
 class Hold(CommandBase):
@@ -79,6 +95,6 @@ class Reset(Frozen):
     backup_at: AwareDatetime | None = None
 
 
-AnyCommand = Stop | Pause | Resume | Retry | Hold | Release | Recopy | Delete | UpstreamDone | UpstreamFailed
+AnyCommand = Stop | Pause | Resume | Retry | Snooze | Hold | Release | Recopy | Delete | UpstreamDone | UpstreamFailed
 AnyInput = AnyFact | AnyCommand
 INPUT: TypeAdapter[AnyInput] = TypeAdapter(Annotated[AnyInput, Field(discriminator="kind")])

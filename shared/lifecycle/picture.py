@@ -56,6 +56,7 @@ class Picture:
     accepted: f.Accepted | None
     pending: f.SeenPending | None
     running: f.SeenRunning | None
+    idle: f.SeenIdle | None
     exited: f.Exited | None
     requeued: f.SegmentRequeued | None
     lost: f.Lost | None
@@ -148,6 +149,7 @@ def picture(attempt: Attempt) -> Picture:
         accepted=max(took, key=lambda fact: order(fact.segment), default=None),
         pending=last.get("seen_pending"),
         running=last.get("seen_running"),
+        idle=whole.get("seen_idle"),
         exited=exited,
         requeued=requeued,
         lost=None if disproved else lost,

@@ -34,8 +34,12 @@ class EndReason(StrEnum):
     OUTPUTS_MISSING = "outputs_missing"
     COPY_BACK_FAILED = "copy_back_failed"
     EXPECTATION_FAILED = "expectation_failed"
+    LIFETIME_OVER = "lifetime_over"
     PAUSED_BY_USER = "paused_by_user"
+    PAUSED_BY_POLICY = "paused_by_policy"
+    PAUSED_BY_ADMIN = "paused_by_admin"
     STOPPED_BY_USER = "stopped_by_user"
+    STOPPED_BY_POLICY = "stopped_by_policy"
     STOPPED_AT_BACKEND = "stopped_at_backend"
     UPSTREAM_FAILED = "upstream_failed"
 
@@ -137,10 +141,28 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
     EndReason.EXPECTATION_FAILED: ReasonRow(
         _F, _COPY, _NO, True, "exited 0, but an expectation does not hold", "read tidegate logs {job}"
     ),
+    EndReason.LIFETIME_OVER: ReasonRow(
+        _S, None, _NO, True, "the workstation was up for its maximum lifetime", "start another with a longer one"
+    ),
     EndReason.PAUSED_BY_USER: ReasonRow(State.PAUSED, None, _NO, True, "paused", "submit it again to go on"),
+    EndReason.PAUSED_BY_POLICY: ReasonRow(State.PAUSED, None, _NO, True, "paused", "submit it again to go on"),
+    EndReason.PAUSED_BY_ADMIN: ReasonRow(
+        State.PAUSED,
+        None,
+        _NO,
+        True,
+        "paused until an admin resumes it",
+        "ask the operator of the cluster",
+    ),
     EndReason.STOPPED_BY_USER: ReasonRow(_S, None, _NO, True, "stopped", "submit it again to start anew"),
+    EndReason.STOPPED_BY_POLICY: ReasonRow(_S, None, _NO, True, "stopped", "submit it again to start anew"),
     EndReason.STOPPED_AT_BACKEND: ReasonRow(
-        _S, None, _NO, True, "stopped at the backend, not through Tidegate", "submit it again to start anew"
+        _S,
+        None,
+        _NO,
+        True,
+        "stopped at the backend, not through Tidegate",
+        "submit it again to start anew",
     ),
     EndReason.UPSTREAM_FAILED: ReasonRow(
         _S, None, _NO, False, "a step before it did not succeed", "correct what failed before it and submit again"

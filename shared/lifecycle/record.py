@@ -11,6 +11,11 @@ from shared.lifecycle.facts import Fact, Finding, Frozen, Gate, SegmentKey, Vers
 from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.states import Desired, Phase, StageName, StageStatus, State
 
+Signal = Literal["TERM", "INT", "HUP", "USR1", "USR2"]
+"""Signals that a command may be sent to save its state, or to be warned."""
+Origin = Literal["submit", "resume", "retry", "automatic"]
+"""What began an attempt; `automatic`: a retry by the deployment's budgets."""
+
 
 class Resources(Frozen):
     """What a job asks of a cluster. `gpus` is the total over all nodes."""
@@ -33,6 +38,27 @@ class PipelineRef(Frozen):
     upstream_done: bool = False
 
 
+class Signals(Frozen):
+    """How the command is asked to end, and to save its state before a pause: a signal, then this many seconds until it
+    is killed. None: the deployment's."""
+
+    stop_grace_seconds: int | None = None
+    checkpoint_signal: Signal = "TERM"
+    checkpoint_grace_seconds: int | None = None
+
+
+class Workstation(Frozen):
+    """What a workstation has beside a batch job. Idle for `idle_suspend_seconds` it is paused, at `suspends_at`, unless
+    its user has put that off until `snoozed_until`; None: never. `keeps_prefix`: its command expects the whole path of
+    a request, with the prefix under which the front door shows it."""
+
+    keeps_prefix: bool = False
+    idle_suspend_seconds: int | None = None
+    snoozed_until: AwareDatetime | None = None
+    idle_since: AwareDatetime | None = None
+    suspends_at: AwareDatetime | None = None
+
+
 class HoldMark(Frozen):
     """A hold that a user or an admin put on a waiting job."""
 
@@ -44,13 +70,15 @@ class HoldMark(Frozen):
 
 class Wish(Frozen):
     """Who asked for a stop or a pause, when, and how. `exit_known`: the command's end was known before it was asked,
-    so that this wish cannot have caused it."""
+    so that this wish cannot have caused it. What an admin paused, only an admin resumes."""
 
     actor: str
     at: AwareDatetime
     force: bool = False
     grace_seconds: int | None = None
     by_policy: bool = False
+    by_admin: bool = False
+    reason: str | None = None
     exit_known: bool = False
 
 
@@ -81,12 +109,14 @@ class Folded(Frozen):
     """Segments whose evidence is no longer kept, as sums, so that a record stays small whatever happened to its job.
 
     `until` is the newest of them: facts about it or an older one change nothing any more. None: the whole attempt.
-    `last_sighting` is the newest version of what was told of them, which disproves an older `lost`.
+    `last_sighting` is the newest version of what was told of them, which disproves an older `lost`. `up_ms` is their
+    time without its suspensions, whatever GPUs they held.
     """
 
     attempts: int = 0
     segments: int = 0
     started_at: AwareDatetime | None = None
+    up_ms: int = 0
     gpu_milliseconds: int = 0
     not_billable_gpu_milliseconds: int = 0
     estimated: bool = False
@@ -110,9 +140,11 @@ class Copied(Frozen):
 
 class Attempt(Frozen):
     """One go at the run. `evidence` holds the newest fact per (segment, kind); the oldest segments may be `folded`.
-    `infrastructure_before` is what earlier attempts had used of the infrastructure's budget."""
+    `infrastructure_before` is what earlier attempts had used of the infrastructure's budget, `up_before_ms` how long a
+    workstation was up in them. `stages` are kept once it is sealed: until then they are the record's."""
 
     number: int
+    origin: Origin = "submit"
     queued_at: AwareDatetime
     cooldown_until: AwareDatetime | None = None
     admission: int | None = None
@@ -121,7 +153,9 @@ class Attempt(Frozen):
     segments: tuple[Segment, ...] = ()
     folded: Folded | None = None
     infrastructure_before: int = 0
+    up_before_ms: int = 0
     sealed: bool = False
+    stages: tuple[Stage, ...] = ()
     end_reason: EndReason | None = None
     exit: Exit = Exit()
     outputs: Copied | None = None
@@ -130,8 +164,12 @@ class Attempt(Frozen):
 
 
 class Retries(Frozen):
-    """Automatic retries: the job's own budget and the infrastructure's, on which the backend's requeues draw too."""
+    """Automatic retries: the job's own budget and the infrastructure's, on which the backend's requeues draw too. Those
+    by hand have a bound of their own. `count`: all retries, whoever asked."""
 
+    count: int = 0
+    by_hand: int = Field(default=0, ge=0)
+    by_hand_budget: int = Field(default=20, ge=0)
     used: int = 0
     budget: int = Field(default=0, ge=0)
     infrastructure_used: int = 0
@@ -175,6 +213,8 @@ class JobRecord(Frozen):
     resources: Resources = Resources()
     priority: int = 0
     has_outputs: bool = False
+    signals: Signals = Signals()
+    workstation: Workstation | None = None
     state: State = State.QUEUED
     phase: Phase | None = None
     desired_state: Desired = Desired.RUN

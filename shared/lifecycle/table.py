@@ -30,6 +30,9 @@ class Step(StrEnum):
     """Set `desired_state`; the attempt ends when it is sealed."""
     STOP_NOW = "stop now"
     PAUSE_NOW = "pause now"
+    PAUSE_AGAIN = "pause again"
+    """It is paused: only an admin's pause changes anything."""
+    SNOOZE = "snooze"
     RESUME = "resume"
     RETRY = "retry"
     HOLD = "hold"
@@ -65,6 +68,7 @@ EVIDENCE_KINDS: Final = (
     "gpus_freed",
     "seen_pending",
     "seen_running",
+    "seen_idle",
     "segment_requeued",
     "exited",
     "lost",
@@ -76,6 +80,7 @@ COMMAND_KINDS: Final = (
     "pause",
     "resume",
     "retry",
+    "snooze",
     "hold",
     "release",
     "recopy",
@@ -94,6 +99,7 @@ def _refuse(why: str) -> Row:
     return Row(Step.REFUSE, why)
 
 
+_WAITS = "it waits at a gate and starts by itself"
 _NOT_WAITING = "it was let through already"
 _ENDED = {
     State.SUCCEEDED: "it succeeded already",
@@ -110,8 +116,9 @@ _QUEUED: Final[dict[str, Row]] = {
     "recopied": _ignore("no recopy is open"),
     "stop": Row(Step.STOP_NOW),
     "pause": Row(Step.PAUSE_NOW),
-    "resume": _refuse("it is not paused: it waits at a gate and starts by itself"),
-    "retry": _refuse("it has not ended: it waits at a gate and starts by itself"),
+    "resume": _refuse(f"it is not paused: {_WAITS}"),
+    "retry": _refuse(f"it has not ended: {_WAITS}"),
+    "snooze": _refuse(f"it is not up: {_WAITS}"),
     "hold": Row(Step.HOLD),
     "release": Row(Step.RELEASE),
     "recopy": _refuse("it has not run yet, so there are no outputs"),
@@ -135,6 +142,7 @@ def _active(word: str) -> dict[str, Row]:
             Step.REFUSE, f"it is not paused: it is {word}", "it is still pausing: resume it once it is paused"
         ),
         "retry": _refuse(f"it has not ended: it is {word}"),
+        "snooze": Row(Step.SNOOZE),
         "hold": _refuse(f"{_NOT_WAITING}: pause it instead"),
         "release": _refuse(f"{_NOT_WAITING}: nothing holds it"),
         "recopy": _refuse(f"it has not ended: it is {word}, and its outputs are copied back at its end"),
@@ -152,9 +160,10 @@ _PAUSED: Final[dict[str, Row]] = {
     "policy_pause": _ignore("it is paused already"),
     "recopied": _ignore("no recopy is open"),
     "stop": Row(Step.STOP_NOW),
-    "pause": _ignore("it is paused already"),
+    "pause": Row(Step.PAUSE_AGAIN),
     "resume": Row(Step.RESUME),
     "retry": _refuse("it is paused: resume it instead"),
+    "snooze": _refuse("it is paused: nothing would suspend it"),
     "hold": _refuse("it is paused, so nothing starts it: hold it after resume"),
     "release": _refuse("it is paused: resume it instead"),
     "recopy": _refuse("it is paused; its outputs were copied back when it was"),
@@ -177,6 +186,7 @@ def _ended(state: State) -> dict[str, Row]:
         "stop": _refuse(why),
         "pause": _refuse(why),
         "resume": _refuse(f"{why}: only a paused job can be resumed"),
+        "snooze": _refuse(why),
         "retry": Row(Step.RETRY) if retryable else _refuse("it succeeded already: submit it again to run it again"),
         "hold": _refuse(why),
         "release": _refuse(why),

@@ -100,6 +100,7 @@ def fold(
     return Folded(
         segments=before.segments + len(ended),
         started_at=min([*started, *([before.started_at] if before.started_at is not None else [])], default=None),
+        up_ms=before.up_ms + sum(_up_ms(segment) for segment in ended),
         gpu_milliseconds=before.gpu_milliseconds + total,
         not_billable_gpu_milliseconds=before.not_billable_gpu_milliseconds + unbilled,
         estimated=before.estimated or any(segment.estimated for segment in ended),
@@ -115,6 +116,27 @@ def gpu_milliseconds(record: JobRecord, now: datetime) -> int:
         total += 0 if attempt.folded is None else attempt.folded.gpu_milliseconds
         total += sum(_so_far(segment, now) for segment in attempt.segments)
     return total
+
+
+def up_ms(attempt: Attempt) -> int:
+    """How long the command was up, in this attempt and the ones before it, as far as its segments have ended."""
+    folded = 0 if attempt.folded is None else attempt.folded.up_ms
+    return attempt.up_before_ms + folded + sum(_up_ms(segment) for segment in attempt.segments)
+
+
+def remaining_seconds(record: JobRecord) -> int | None:
+    """What is left of the time limit for a launch of the current attempt, or of the next: a workstation's counts over
+    all attempts, a batch job's anew in each. None: no limit. The record of a job event says the same."""
+    limit = record.resources.time_limit_seconds
+    if limit is None or record.kind != "workstation":
+        return limit
+    return max(0, limit - up_ms(record.current) // 1000)
+
+
+def _up_ms(segment: Segment) -> int:
+    if segment.started_at is None or segment.ended_at is None:
+        return 0
+    return max(0, _milliseconds(segment.ended_at - segment.started_at) - segment.suspended_ms)
 
 
 def _so_far(segment: Segment, now: datetime) -> int:

@@ -38,7 +38,7 @@ def verdict(record: JobRecord, seen: Picture) -> Verdict:
     if seen.exited is not None:
         return _of_exit(record, seen, seen.exited)
     if desired is Desired.STOPPED:
-        return Verdict(EndReason.STOPPED_BY_USER, detail=_who(wish))
+        return Verdict(wished(desired, wish), detail=who(wish))
     if seen.input_invalid is not None:
         return Verdict(EndReason.INPUT_INVALID, detail=_first_findings(seen.input_invalid.findings))
     if seen.staging_failed is not None:
@@ -47,7 +47,7 @@ def verdict(record: JobRecord, seen: Picture) -> Verdict:
     if seen.refused is not None:
         return Verdict(_failure(seen.refused.reason, EndReason.LAUNCH_REFUSED), detail=seen.refused.message)
     if seen.lost is None and desired is Desired.PAUSED:
-        return Verdict(EndReason.PAUSED_BY_USER, detail=_who(wish))
+        return Verdict(wished(desired, wish), detail=who(wish))
     return Verdict(EndReason.LOST, stage=_where(seen))
 
 
@@ -55,14 +55,15 @@ def _of_exit(record: JobRecord, seen: Picture, exited: f.Exited) -> Verdict:
     exit_ = Exit(code=exited.code, signal=exited.signal, self_reported=exited.self_reported)
     desired, wish = record.desired_state, record.wish
     if desired is not Desired.RUN and _by_our_wish(exited, wish):
-        stopped = desired is Desired.STOPPED
-        return Verdict(EndReason.STOPPED_BY_USER if stopped else EndReason.PAUSED_BY_USER, exit_, _who(wish))
+        return Verdict(wished(desired, wish), exit_, who(wish))
     if desired is Desired.RUN and exited.stop_recorded is True:
         if over_budget(record) or seen.lost_before is not None:
             return _given_up(record, seen, exit_)
         if record.epoch > 1:
             return Verdict(EndReason.STOPPED_BY_USER, exit_, _FORGOTTEN)
     reason = exit_reason(exited)
+    if reason is EndReason.TIME_LIMIT and record.kind == "workstation":
+        return Verdict(EndReason.LIFETIME_OVER, exit_)
     if reason is not EndReason.SUCCEEDED:
         return Verdict(reason, exit_, exited.message, None if seen.reached_running else _where(seen))
     copied = seen.staging_sealed
@@ -135,8 +136,22 @@ def hint(reason: EndReason, record: JobRecord) -> str | None:
     return None if text is None else text.format(job=record.id)
 
 
-def _who(wish: Wish | None) -> str | None:
-    return None if wish is None else f"by {wish.actor} at {wish.at:%Y-%m-%d %H:%M:%S} UTC"
+def wished(desired: Desired, wish: Wish | None) -> EndReason:
+    """The end reason of what was wished, which tells a user, a policy and an admin apart."""
+    if desired is Desired.STOPPED:
+        by_policy = wish is not None and wish.by_policy
+        return EndReason.STOPPED_BY_POLICY if by_policy else EndReason.STOPPED_BY_USER
+    if wish is not None and wish.by_admin:
+        return EndReason.PAUSED_BY_ADMIN
+    return EndReason.PAUSED_BY_POLICY if wish is not None and wish.by_policy else EndReason.PAUSED_BY_USER
+
+
+def who(wish: Wish | None) -> str | None:
+    """Who wished it, when, and why where that was said."""
+    if wish is None:
+        return None
+    said = f"by {wish.actor} at {wish.at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{said} ({wish.reason})" if wish.reason else said
 
 
 def _signal_name(number: int | None) -> str:

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from shared.contracts.spec import MAX_ARGUMENTS, JobSpec, SubmitRequest
 from tests.contract.test_examples import example
 
+LATER = ("warning_signal", "warning_seconds", "stop_grace_seconds", "checkpoint_signal", "checkpoint_grace_seconds")
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no command": ({"command": []}, "at least 1 item"),
     "an empty program": ({"command": ["  "]}, "the program, is empty"),
@@ -29,6 +31,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nodes as a text": ({"nodes": "1"}, "valid integer"),
     "a time limit as a text": ({"time_limit_seconds": "60"}, "valid integer"),
     "a time limit beyond what can be counted": ({"time_limit_seconds": 10**30}, "less than or equal to"),
+    "a warning of no limit": ({"warning_signal": "USR1"}, "without a time limit: give the time limit"),
+    "a warning at the start": (
+        {"warning_signal": "USR1", "warning_seconds": 60, "time_limit_seconds": 60},
+        "60 s before the end, and the time limit is 60 s: ask for a later warning, or a longer limit",
+    ),
+    "a warning by a signal that kills": ({"warning_signal": "KILL", "time_limit_seconds": 90}, "'TERM', 'INT'"),
+    "a grace of less than nothing": ({"stop_grace_seconds": -1}, "greater than or equal to 0"),
+    "a grace with a decimal point": ({"checkpoint_grace_seconds": 1.5}, "valid integer"),
     "an absolute input": ({"inputs": ["/etc/passwd"]}, "leads out of the job's directory: give a path relative to it"),
     "an output that climbs out": ({"outputs": ["a/../../b"]}, "leads out of the job's directory"),
     "an empty output": ({"outputs": [""]}, "an empty path was given; give one relative to the job's directory"),
@@ -59,9 +69,19 @@ def test_equal_specs_have_equal_digests() -> None:
 
 
 def test_a_digest_never_changes_its_meaning() -> None:
-    """It names specs that are stored: a new field must not move it."""
-    digest = JobSpec.model_validate_json(example("job-spec")).digest()
+    """It names specs that are stored: a new field must not move it where it is not given."""
+    spec = JobSpec.model_validate_json(example("job-spec"))
+    stored = {name: value for name, value in spec.model_dump().items() if name not in LATER}
+    digest = JobSpec.model_validate(stored).digest()
     assert digest == "sha256:ae03bcb9a6bac29c1f511c44b5a7db1878f98e0bc99238127544cfcc8fea0314"
+
+
+@pytest.mark.parametrize("field", LATER)
+def test_a_later_field_that_is_given_makes_another_digest(field: str) -> None:
+    spec = JobSpec.model_validate_json(example("job-spec"))
+    stored = {name: value for name, value in spec.model_dump().items() if name not in LATER}
+    given = {field: spec.model_dump()[field]}
+    assert JobSpec.model_validate(stored | given).digest() != JobSpec.model_validate(stored).digest()
 
 
 def test_what_is_shown_of_a_spec_holds_no_value_of_the_environment() -> None:
@@ -95,6 +115,9 @@ def test_a_spec_says_what_the_cluster_needs_to_know() -> None:
         pytest.param({"project": "Über"}, "project", id="a project of other letters"),
         pytest.param({"priority": 101}, "priority", id="a priority beyond the scale"),
         pytest.param({"priority": True}, "priority", id="a priority that is a truth"),
+        pytest.param({"retries": -1}, "retries", id="fewer than no retries"),
+        pytest.param({"retries": "three"}, "retries", id="retries as a word"),
+        pytest.param({"retries": 1.5}, "retries", id="retries with a half"),
     ],
 )
 def test_a_wrong_request_names_the_field(given: dict[str, Any], field: str) -> None:

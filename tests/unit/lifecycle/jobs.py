@@ -9,7 +9,7 @@ from shared.lifecycle import inputs as i
 from shared.lifecycle.advance import advance, create
 from shared.lifecycle.outcome import Outcome
 from shared.lifecycle.reasons import EndReason
-from shared.lifecycle.record import JobRecord, PipelineRef, Resources, Retries
+from shared.lifecycle.record import JobRecord, PipelineRef, Resources, Retries, Workstation
 from shared.lifecycle.states import State
 
 START = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
@@ -33,6 +33,9 @@ def a_job(
     outputs: bool = True,
     retries: int = 0,
     infrastructure: int = 0,
+    by_hand: int = 20,
+    time_limit: int | None = None,
+    workstation: Workstation | None = None,
     kind: Any = "batch",
     pipeline: PipelineRef | None = None,
     warnings: tuple[str, ...] = (),
@@ -45,11 +48,12 @@ def a_job(
             user="rin",
             name="train",
             spec_digest="sha256:" + "0" * 64,
-            resources=Resources(gpus=gpus),
+            resources=Resources(gpus=gpus, time_limit_seconds=time_limit),
             has_outputs=outputs,
             kind=kind,
             pipeline=pipeline,
-            retries=Retries(budget=retries, infrastructure_budget=infrastructure),
+            retries=Retries(budget=retries, infrastructure_budget=infrastructure, by_hand_budget=by_hand),
+            workstation=workstation,
             warnings=warnings,
             now=START,
         )

@@ -93,7 +93,7 @@ def test_it_ends_like_any_other() -> None:
 
 
 def test_a_job_with_200_attempts() -> None:
-    job = a_job()
+    job = a_job(by_hand=200)
     for n in range(200):
         job.admitted(n + 1).staged().accepted().running().exited(3, message=LONG).sealed().ask(i.Retry)
     assert job.record.attempt == 201
@@ -109,7 +109,7 @@ def test_a_job_with_200_attempts() -> None:
 
 @pytest.mark.parametrize("attempt", [1, 195], ids=["long gone", "without its evidence"])
 def test_facts_of_an_attempt_that_is_only_counted_change_nothing(attempt: int) -> None:
-    job = a_job()
+    job = a_job(by_hand=200)
     for n in range(200):
         job.admitted(n + 1).staged().accepted().running().exited(3).sealed().ask(i.Retry)
     before = job.record

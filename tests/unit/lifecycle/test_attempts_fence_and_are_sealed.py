@@ -230,7 +230,7 @@ def test_the_next_attempt_holds_nothing_of_the_last(build: Callable[[], Job]) ->
     assert (job.events[-1], job.record.attempt) == ("queued", 2)
     own = {"attempt", "attempts", "seq", "retries", "message", "stages"}
     assert job.record.model_dump(exclude=own) == fresh.model_dump(exclude=own)
-    kept = {"number", "queued_at", "cooldown_until"}
+    kept = {"number", "origin", "queued_at", "cooldown_until", "up_before_ms"}
     assert job.record.current.model_dump(exclude=kept) == fresh.current.model_dump(exclude=kept)
 
 

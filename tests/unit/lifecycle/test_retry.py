@@ -130,7 +130,8 @@ def test_a_retry_of_a_step_that_was_not_reached_waits_for_the_steps_before_it() 
     job = a_job(pipeline=PipelineRef(id="p1", step="test", index=1)).ask(i.UpstreamFailed, step="train")
     assert (job.state, job.end) == (State.STOPPED, EndReason.UPSTREAM_FAILED)
     assert job.record.message == "a step before it did not succeed: step train"
-    job.ask(i.Retry).admitted(1)
+    assert job.ask(i.Retry).why == "the steps before it have not succeeded: retry its pipeline p1"
+    job.ask(i.Retry, with_pipeline=True).admitted(1)
     assert job.why == "the steps before it have not succeeded"
 
 

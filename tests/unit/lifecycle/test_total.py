@@ -38,6 +38,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "seen_running": {"segment": segment(), "raw_state": "RUNNING", "started_at": at(4)},
     "segment_requeued": {"segment": segment(), "ended_at": at(5), "raw_reason": "preempted"},
     "exited": {"segment": segment(), "code": 0, "ended_at": at(5), "raw_state": "COMPLETED"},
+    "snooze": {"until": at(60)},
     "hold": {"reason": "by hand"},
     "upstream_failed": {"step": "train"},
 }
