@@ -95,7 +95,7 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
         _NO,
         True,
         "the command reached its time limit",
-        "submit it again with a higher time_limit_seconds, or less to do",
+        "submit it again with a longer --time-limit, or less to do",
     ),
     EndReason.INPUT_INVALID: ReasonRow(
         _F, _CHECK, _NO, False, "the input was refused", "correct what is named and submit again; no hardware was used"
@@ -104,7 +104,7 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
         _F, _CHECK, _NO, False, "an input changed after the submit", "submit again to use the new content"
     ),
     EndReason.STAGING_FAILED: ReasonRow(
-        _F, _START, _INFRA, False, "the inputs could not be staged in", "submit it again; no hardware was used"
+        _F, _START, _INFRA, False, "the inputs could not be staged in", "tidegate retry {job}; no hardware was used"
     ),
     EndReason.LAUNCH_REFUSED: ReasonRow(
         _F, _START, _NO, False, "the backend refused the job", "correct the request and submit again"
@@ -112,15 +112,17 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
     EndReason.CONFIGURATION: ReasonRow(
         _F, _START, _NO, False, "the backend cannot start it as configured", "ask the operator of the cluster"
     ),
-    EndReason.NODE_LOST: ReasonRow(_F, _RUN, _INFRA, False, "the machine that ran it went away", "submit it again"),
-    EndReason.PREEMPTED: ReasonRow(_F, _RUN, _INFRA, False, "the backend preempted it", "submit it again"),
+    EndReason.NODE_LOST: ReasonRow(
+        _F, _RUN, _INFRA, False, "the machine that ran it went away", "tidegate retry {job}"
+    ),
+    EndReason.PREEMPTED: ReasonRow(_F, _RUN, _INFRA, False, "the backend preempted it", "tidegate retry {job}"),
     EndReason.LOST: ReasonRow(
         _F,
         _RUN,
         _INFRA,
         False,
         "it is gone from the backend and nobody saw how it ended",
-        "it may have finished: look at tidegate logs {job} and tidegate outputs {job} before you submit it again",
+        "it may have finished: look at tidegate logs {job} and tidegate outputs {job} before you retry it",
     ),
     EndReason.OUTPUTS_MISSING: ReasonRow(
         _F,
@@ -136,7 +138,7 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
         _NO,
         True,
         "exited 0, but its outputs could not be copied back",
-        "what came back is in tidegate outputs {job}; ask the operator for the rest, or submit it again",
+        "what came back is in tidegate outputs {job}; ask the operator for the rest, or: tidegate retry {job}",
     ),
     EndReason.EXPECTATION_FAILED: ReasonRow(
         _F, _COPY, _NO, True, "exited 0, but an expectation does not hold", "read tidegate logs {job}"
@@ -144,27 +146,27 @@ REASONS: Final[dict[EndReason, ReasonRow]] = {
     EndReason.LIFETIME_OVER: ReasonRow(
         _S, None, _NO, True, "the workstation was up for its maximum lifetime", "start another with a longer one"
     ),
-    EndReason.PAUSED_BY_USER: ReasonRow(State.PAUSED, None, _NO, True, "paused", "submit it again to go on"),
-    EndReason.PAUSED_BY_POLICY: ReasonRow(State.PAUSED, None, _NO, True, "paused", "submit it again to go on"),
+    EndReason.PAUSED_BY_USER: ReasonRow(State.PAUSED, None, _NO, True, "paused", "go on with: tidegate resume {job}"),
+    EndReason.PAUSED_BY_POLICY: ReasonRow(State.PAUSED, None, _NO, True, "paused", "go on with: tidegate resume {job}"),
     EndReason.PAUSED_BY_ADMIN: ReasonRow(
         State.PAUSED,
         None,
         _NO,
         True,
         "paused until an admin resumes it",
-        "ask the operator of the cluster",
+        "only an admin can resume it: ask the operator",
     ),
-    EndReason.STOPPED_BY_USER: ReasonRow(_S, None, _NO, True, "stopped", "submit it again to start anew"),
-    EndReason.STOPPED_BY_POLICY: ReasonRow(_S, None, _NO, True, "stopped", "submit it again to start anew"),
+    EndReason.STOPPED_BY_USER: ReasonRow(_S, None, _NO, True, "stopped", "start it again with: tidegate retry {job}"),
+    EndReason.STOPPED_BY_POLICY: ReasonRow(_S, None, _NO, True, "stopped", "start it again with: tidegate retry {job}"),
     EndReason.STOPPED_AT_BACKEND: ReasonRow(
         _S,
         None,
         _NO,
         True,
         "stopped at the backend, not through Tidegate",
-        "submit it again to start anew",
+        "start it again with: tidegate retry {job}",
     ),
     EndReason.UPSTREAM_FAILED: ReasonRow(
-        _S, None, _NO, False, "a step before it did not succeed", "correct what failed before it and submit again"
+        _S, None, _NO, False, "a step before it did not succeed", "retry the pipeline once what failed is put right"
     ),
 }

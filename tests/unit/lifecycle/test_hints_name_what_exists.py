@@ -7,7 +7,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from services.cli.main import app
-from shared.lifecycle.reasons import REASONS, EndReason
+from shared.lifecycle.reasons import REASONS, EndReason, RetryClass
+from shared.lifecycle.states import State
 
 GROUP = get_command(app)
 assert isinstance(GROUP, TyperGroup)
@@ -31,6 +32,14 @@ def test_a_hint_names_options_that_exist(reason: EndReason) -> None:
     assert set(re.findall(r"--[a-z-]+", _hint(reason))) <= options
 
 
-@pytest.mark.parametrize("reason", list(EndReason))
-def test_whoever_may_try_again_is_told_to_submit_again(reason: EndReason) -> None:
-    assert not re.search(r"\b(retry|resume)\b", _hint(reason))
+@pytest.mark.parametrize("reason", [one for one, row in REASONS.items() if row.state is State.PAUSED])
+def test_whoever_paused_it_is_told_how_it_goes_on(reason: EndReason) -> None:
+    assert "resume" in _hint(reason)
+
+
+@pytest.mark.parametrize(
+    "reason", [reason for reason, row in REASONS.items() if row.retry is RetryClass.INFRASTRUCTURE]
+)
+def test_what_was_no_fault_of_the_job_is_retried_and_not_submitted_again(reason: EndReason) -> None:
+    assert "retry" in _hint(reason)
+    assert "submit" not in _hint(reason)
