@@ -36,12 +36,11 @@ def usage(
         answer = client.call("GET", "/v1/usage", params={"group_by": by} | ({"job": job} if job else {}))
     if as_json:
         return print_json(answer)
-    rows = Listing("TENANT", "USER", "JOB", "SEGMENTS", "GPU_SECONDS", "NOT BILLABLE", "")
+    named = {"tenant": ["tenant"], "user": ["tenant", "user"], "job": ["tenant", "user", "job"]}[by]
+    rows = Listing(*(name.upper() for name in named), "SEGMENTS", "GPU SECONDS", "NOT BILLED (GPU S)", "")
     for row in answer["rows"]:
         rows.add_row(
-            row["tenant"],
-            row.get("user") or "",
-            row.get("job") or "",
+            *(row.get(name) or "" for name in named),
             str(row["segments"]),
             _seconds(row["gpu_milliseconds"]),
             _seconds(row.get("not_billable_gpu_milliseconds", 0)),

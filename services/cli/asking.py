@@ -10,6 +10,7 @@ from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import err, out, state_text
 from services.cli.pipelines import word_text
 from services.cli.waiting import Until, ended, settle, wait, wait_pipeline
+from services.cli.wording import in_commands
 from shared.client.client import Tidegate
 from shared.client.errors import Refused
 from shared.client.views import JobView, PipelineView
@@ -31,7 +32,7 @@ def ask(ids: Sequence[str], what: Callable[[str], AnswerT]) -> tuple[list[Answer
         try:
             answers.append(what(given))
         except Refused as refused:
-            err.print(f"[bold red]error:[/] {given}: {marked(str(refused))}")
+            err.print(f"[bold red]error:[/] {given}: {marked(in_commands(str(refused)))}")
             code = EXIT_REFUSED
     return answers, code
 

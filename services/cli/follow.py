@@ -7,33 +7,57 @@ from typing import Final
 from services.cli.escapes import marked, printable
 from services.cli.output import err, out, write
 from services.cli.render import show_job, stage_line
+from services.cli.waiting import told_since
 from shared.client.client import Tidegate
 from shared.client.errors import ClientError
 from shared.client.views import JobView
-from shared.lifecycle.states import StageName, StageStatus
+from shared.lifecycle.record import Stage
+from shared.lifecycle.states import StageName, StageStatus, State
 
 _OVER: Final = (StageStatus.PASSED, StageStatus.FAILED)
 _END: Final = (StageName.RUNNING_JOB, StageName.STOPPING_CLUSTER)
 
 
-def follow(client: Tidegate, job_id: str, *, logs: bool = True) -> JobView:
-    """Print what happens until the job has ended; the finished job. Its log lines come before the lines of its end."""
-    printer = _LogPrinter(client, job_id) if logs else None
+def follow(client: Tidegate, job_id: str, *, since: JobView | None = None) -> JobView:
+    """Print what happens (after `since`) until the job has ended, through every attempt; the finished job. An attempt's
+    log lines come before the lines of its end."""
     stages = StageLines()
-    for event in client.events(f"/v1/jobs/{job_id}/events"):
-        if event.event in ("reset", "deleted"):
-            continue
+    attempt = 1 if since is None else since.attempt
+    printer = _LogPrinter(client, job_id, attempt)
+    for told, news in told_since(client, job_id, since):
         job = client.job(job_id)
-        _print(stages.new(job, but=_END if job.ended else (StageName.STOPPING_CLUSTER,)))
-        if printer is not None and job.started_at is not None:
+        if told["attempt"] > attempt or told["state"] == State.PAUSED:
+            _print_end(stages, printer, job, attempt)
+        _print(news)
+        if told["attempt"] > attempt:
+            attempt = told["attempt"]
+            printer = _LogPrinter(client, job_id, attempt)
+        _print(stages.new(job, attempt, but=_END if job.ended else (StageName.STOPPING_CLUSTER,)))
+        if _began(job, attempt):
             printer.start()
     job = client.job(job_id)
-    _print(stages.new(job, but=_END))
-    if printer is not None:
-        printer.start()
-        printer.finish()
-    _print(stages.new(job))
+    printer.start()
+    _print_end(stages, printer, job, attempt)
     return job
+
+
+def _print_end(stages: "StageLines", printer: "_LogPrinter", job: JobView, attempt: int) -> None:
+    _print(stages.new(job, attempt, but=_END))
+    if _began(job, attempt):
+        printer.start()
+    printer.finish()
+    _print(stages.new(job, attempt))
+
+
+def _began(job: JobView, attempt: int) -> bool:
+    """Whether the attempt's command was started."""
+    return any(stage.name is StageName.RUNNING_JOB and stage.started_at is not None for stage in _stages(job, attempt))
+
+
+def _stages(job: JobView, attempt: int) -> Sequence[Stage]:
+    if attempt == job.attempt:
+        return job.stages
+    return next((one.stages for one in job.attempts if one.number == attempt), ())
 
 
 def finish(job: JobView, *, shown: bool) -> int:
@@ -58,11 +82,11 @@ class StageLines:
         self._over: set[tuple[int, StageName]] = set()
         self._gate = ""
 
-    def new(self, job: JobView, but: Sequence[StageName] = ()) -> list[str]:
-        """The lines that `job` adds; the stages in `but` can wait."""
+    def new(self, job: JobView, attempt: int, but: Sequence[StageName] = ()) -> list[str]:
+        """The lines that `job` adds about an attempt; the stages in `but` can wait."""
         lines = []
-        for stage in job.stages:
-            key = (job.attempt, stage.name)
+        for stage in _stages(job, attempt):
+            key = (attempt, stage.name)
             if stage.name in but or key in self._over:
                 continue
             if stage.status in _OVER:
@@ -81,11 +105,12 @@ def _print(lines: Sequence[str]) -> None:
 
 
 class _LogPrinter:
-    """Prints a job's output from a thread of its own, with a connection of its own."""
+    """Prints an attempt's output from a thread of its own, with a connection of its own."""
 
-    def __init__(self, client: Tidegate, job_id: str) -> None:
+    def __init__(self, client: Tidegate, job_id: str, attempt: int) -> None:
         self._endpoint = client.endpoint
         self._job_id = job_id
+        self._attempt = attempt
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -96,7 +121,7 @@ class _LogPrinter:
                 thread.start()
 
     def finish(self, timeout_seconds: float = 20) -> None:
-        """Wait until everything that the job wrote is printed."""
+        """Wait until everything that it wrote is printed."""
         for thread in self._threads:
             thread.join(timeout_seconds)
 
@@ -104,7 +129,7 @@ class _LogPrinter:
         rest = b""
         try:
             with Tidegate(self._endpoint) as client:
-                for chunk in client.logs(self._job_id, stream=stream, follow=True):
+                for chunk in client.logs(self._job_id, stream=stream, follow=True, attempt=self._attempt):
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         _print_log_line(line)

@@ -17,7 +17,7 @@ def says_that_it_goes_on(watched: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"interrupted: this command ended, {watched} goes on")
+        err.print(f"interrupted: this command ended, {watched} did not")
         if watched.startswith("p"):
             err.print(f"  tidegate show {watched}     [dim]its steps, and where it is[/]")
         else:

@@ -1,20 +1,16 @@
-"""`tidegate ls | show | logs | events`."""
+"""`tidegate ls | show`: jobs in a list, and one job or pipeline whole."""
 
-import json
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
-from services.cli.escapes import json_text, marked, printable_chunks
 from services.cli.given import checked, is_pipeline
-from services.cli.interrupted import says_that_it_goes_on
 from services.cli.listing import Listing
-from services.cli.output import STATE_STYLES, ago, out, print_json, state_text, write
+from services.cli.output import STATE_STYLES, ago, out, print_json
 from services.cli.pipelines import show_pipeline
 from services.cli.render import show_job
 from services.cli.session import connect
-from services.cli.stack import is_service, stack_logs
 from shared.client.views import JobView
 from shared.lifecycle.states import StageStatus, State
 
@@ -27,8 +23,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="print the API's own object
 def register(app: typer.Typer) -> None:
     app.command("ls", help="List jobs, newest first.")(ls)
     app.command("show", help="Show a job with its five stages, or a pipeline with its steps.")(show)
-    app.command("logs", help="Print a job's output, or a service's log of the embedded stack.")(logs)
-    app.command("events", help="Print the events of a job, or of everything that you may see.")(events)
 
 
 def ls(
@@ -86,57 +80,3 @@ def show(job: JobOrPipeline, as_json: AsJson = False) -> None:
             print_json(client.call("GET", f"/v1/jobs/{checked(job)}"))
         else:
             show_job(client.job(checked(job)))
-
-
-def logs(
-    target: Annotated[
-        str, typer.Argument(help="a job's id, or a service of the embedded stack", metavar="JOB|SERVICE")
-    ],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job has ended")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", help="what it wrote to its standard error")] = False,
-) -> None:
-    if is_service(target):
-        raise typer.Exit(stack_logs(target, follow=follow))
-    job = checked(target)
-    with connect() as client, says_that_it_goes_on(job):
-        chunks = client.logs(job, stream="stderr" if stderr else "stdout", follow=follow)
-        for shown in printable_chunks(chunks) if out.is_terminal else chunks:
-            write(shown)
-
-
-def events(
-    job: Annotated[
-        str | None, typer.Argument(help="the job's id; all of your tenant's jobs where none is given")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="go on as they come (until the job has ended)")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    with connect() as client:
-        if job is not None and not follow:
-            for item in client.call("GET", f"/v1/jobs/{checked(job)}/events")["items"]:
-                _print_event(item, as_json=as_json)
-            return
-        if job is None and not follow:
-            raise typer.BadParameter("give a job's id, or -f to follow everything as it comes")
-        if job is None:
-            for event in client.events("/v1/events"):
-                _print_event(json.loads(event.data), as_json=as_json, with_id=True)
-            return
-        with says_that_it_goes_on(checked(job)):
-            for event in client.events(f"/v1/jobs/{job}/events"):
-                _print_event(json.loads(event.data), as_json=as_json)
-
-
-def _print_event(event: dict[str, Any], *, as_json: bool, with_id: bool = False) -> None:
-    if as_json:
-        write(json_text(event) + "\n")
-    else:
-        job = event["job"]
-        active = next((s.get("waiting_on") for s in job.get("stages", ()) if s.get("status") == "active"), None)
-        said = job.get("message") or active or ""
-        out.print(
-            f"{marked(job['id']) + '  ' if with_id else ''}{job['epoch']}-{job['seq']:<3} {marked(job['name']):<16} "
-            f"{marked(event['type']):<10} {state_text(job['state'])}  {marked(said)}".rstrip()
-        )

@@ -1,5 +1,6 @@
 """Time limits, signals, graces and retries of `submit`: read from their options, and said back in words."""
 
+import re
 from typing import Final, NamedTuple, cast, get_args
 
 import typer
@@ -29,7 +30,7 @@ def time_limit(text: str) -> int:
 
 def grace(text: str) -> int:
     """The seconds of a grace. A bare number is refused: other tools take it for seconds, a time limit for minutes."""
-    if text.isdecimal() and text.strip("0"):
+    if re.fullmatch("[0-9]{1,9}", text) and int(text):
         raise typer.BadParameter(f"{text!r} has no unit: give {text}s or {text}m")
     try:
         return parse_duration(text, most=LONGEST_GRACE_SECONDS)
@@ -39,7 +40,7 @@ def grace(text: str) -> int:
 
 def stop_grace(text: str) -> int:
     """The seconds of `stop --grace`, where a bare number is seconds and 0 none."""
-    return int(text) if text.isdecimal() and int(text) <= LONGEST_GRACE_SECONDS else grace(text)
+    return int(text) if re.fullmatch("[0-9]{1,5}", text) and int(text) <= LONGEST_GRACE_SECONDS else grace(text)
 
 
 def signal(text: str) -> Signal:

@@ -9,9 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
-from services.cli import admin, backup, commands, jobs, outputs, pipelines, stack, submit
+from services.cli import admin, backup, commands, explain, jobs, outputs, pipelines, stack, streams, submit
 from services.cli.escapes import marked
 from services.cli.output import err, out
+from services.cli.wording import in_commands
 from shared.client.errors import ClientError, NoServer, Refused, Unavailable, Unusable
 
 EXIT_FAILED: Final = 1
@@ -46,6 +47,8 @@ def _options(
 
 submit.register(app)
 jobs.register(app)
+explain.register(app)
+streams.register(app)
 commands.register(app)
 pipelines.register(app)
 outputs.register(app)
@@ -67,7 +70,7 @@ def main() -> None:
 
 
 def _say(sentence: str) -> None:
-    err.print(f"[bold red]error:[/] {marked(sentence)}")
+    err.print(f"[bold red]error:[/] {marked(in_commands(sentence))}")
 
 
 def exit_code(error: ClientError) -> int:

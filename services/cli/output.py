@@ -63,14 +63,16 @@ def state_text(state: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`0.31 s`, `12.3 s`, `4:05`, `2:03:04`."""
+    """`0.31 s`, `12.3 s`, `4 min 05 s`, `2 h 03 min`, `3 d 04 h`."""
     if seconds < 10:
         return f"{max(seconds, 0):.2f} s"
     if seconds < 60:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    whole = int(seconds)
+    for length, unit, part, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= length:
+            return f"{whole // length} {unit} {whole % length // part:02} {smaller}"
+    raise AssertionError("a minute and more has a unit")
 
 
 def size(count: int) -> str:

@@ -11,6 +11,7 @@ from services.cli.follow import follow
 from services.cli.listing import Listing
 from services.cli.output import STATE_STYLES, ago, duration, err, out, print_json
 from services.cli.session import connect
+from services.cli.waiting import wait_pipeline
 from shared.client.client import Tidegate
 from shared.client.views import PipelineView, StepView
 from shared.lifecycle.pipeline import PipelineWord
@@ -64,7 +65,7 @@ def show_pipeline(pipeline: PipelineView) -> None:
     if pipeline.message:
         out.print(f"  {marked(pipeline.message)}")
     out.print()
-    rows = Listing("STEP", "NAME", "STATE", "TIME", "JOB", "WAITS ON / WHY", squeeze="NAME")
+    rows = Listing("STEP", "NAME", "STATE", "RUN TIME", "JOB", "WAITS ON / WHY", squeeze="NAME")
     for step in pipeline.steps:
         rows.add_row(
             str(step.index + 1),
@@ -78,6 +79,8 @@ def show_pipeline(pipeline: PipelineView) -> None:
     out.print()
     out.print(f"  [dim]owner      [/] {marked(f'{pipeline.user} in {pipeline.tenant}/{pipeline.project}')}")
     out.print(f"  [dim]submitted  [/] {pipeline.submitted_at.astimezone():%Y-%m-%d %H:%M:%S}")
+    if possible := [name for name, action in pipeline.actions.items() if action.allowed]:
+        out.print(f"  [dim]possible   [/] {marked(', '.join(possible))}")
 
 
 def follow_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
@@ -86,7 +89,7 @@ def follow_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
         out.print(f"step {step.index + 1}/{len(pipeline.steps)} [bold]{marked(step.name)}[/]  {step.job}")
         if follow(client, step.job).state is not State.SUCCEEDED:
             break
-    return client.wait_pipeline(pipeline.id)
+    return wait_pipeline(client, pipeline)
 
 
 def finish_pipeline(pipeline: PipelineView, *, shown: bool) -> int:

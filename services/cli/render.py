@@ -1,30 +1,25 @@
 """A job on the screen: its head line, its five stages, what it waits on, and what came out of it."""
 
-from datetime import UTC, datetime
+from typing import Final
 
+from services.cli import limits
 from services.cli.escapes import marked
-from services.cli.output import duration, out, size, state_text
+from services.cli.evidence import clock
+from services.cli.history import MARKS, show_attempts, stage_time
+from services.cli.output import out, size, state_text
+from services.cli.waiting import ORIGINS
 from shared.client.views import JobView
 from shared.lifecycle.record import Stage
-from shared.lifecycle.states import StageStatus, State
+from shared.lifecycle.states import ACTIVE, Desired, StageStatus, State
 
-_MARKS = {
-    StageStatus.PASSED: ("✓", "green"),
-    StageStatus.FAILED: ("✗", "bold red"),
-    StageStatus.ACTIVE: ("▸", "bold blue"),
-    StageStatus.WAITING: ("·", "dim"),
-    StageStatus.SKIPPED: ("-", "dim"),
-}
+_NAME_CELLS: Final = 17
 
 
 def stage_line(stage: Stage) -> str:
     """One stage: mark, name, how long, and what it waits on while it is active."""
-    mark, style = _MARKS[stage.status]
+    mark, style = MARKS[stage.status]
     name = stage.name.value.replace("_", " ")
-    time = ""
-    if stage.started_at is not None and stage.status is not StageStatus.SKIPPED:
-        time = duration(((stage.ended_at or datetime.now(UTC)) - stage.started_at).total_seconds())
-    line = f"  [{style}]{mark} {name:<17}[/] {time:>9}"
+    line = f"  [{style}]{mark} {name}[/]{'':{_NAME_CELLS - len(name)}} {stage_time(stage):>10}"
     if stage.status is StageStatus.ACTIVE and stage.waiting_on:
         line += f"   waits on {marked(stage.waiting_on)}"
     return line.rstrip()
@@ -52,6 +47,7 @@ def show_job(job: JobView) -> None:
         out.print(f"  [dim]{label:<11}[/] {marked(value)}")
     for warning in job.warnings:
         out.print(f"  [yellow]warning[/]     {marked(warning)}")
+    show_attempts(job)
 
 
 def _facts(job: JobView) -> list[tuple[str, str]]:
@@ -66,8 +62,12 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
         rows.append(("pipeline", f"step {job.pipeline.index + 1} of {job.pipeline.id}"))
     if job.gate is not None and job.gate.position is not None:
         rows.append(("position", str(job.gate.position)))
+    rows += [("limits", line) for line in limits.said(job.spec, None)]
+    rows += _wishes(job)
     if job.attempt > 1:
-        rows.append(("attempt", str(job.attempt)))
+        rows.append(("attempt", f"{job.attempt}, {ORIGINS[attempt.origin]}"))
+    if (retried := _retries(job)) is not None:
+        rows.append(("retries", retried))
     if job.backend.ref:
         state = f", {job.backend.raw_state}" if job.backend.raw_state else ""
         rows.append(("backend", f"{job.backend.cluster}: {job.backend.ref}{state}"))
@@ -84,7 +84,39 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
                 f"tidegate outputs get {job.id}",
             )
         )
+    possible = [name for name, action in job.actions.items() if action.allowed]
+    if possible:
+        rows.append(("possible", ", ".join(possible)))
     return rows
+
+
+def _wishes(job: JobView) -> list[tuple[str, str]]:
+    """Who holds it, and who asked for what is not so yet."""
+    rows, day = [], job.submitted_at.astimezone().date()
+    if job.hold is not None:
+        by = f"{'an admin, ' if job.hold.by_admin else ''}{job.hold.actor}"
+        rows.append(("held", f"by {by} at {clock(job.hold.at, day)}: {job.hold.reason}"))
+    if job.wish is not None and job.state in ACTIVE:
+        what = "a stop" if job.desired_state == Desired.STOPPED else "a pause"
+        how = "at once" if job.wish.force else ""
+        said = ", ".join(part for part in (how, job.wish.reason or "") if part)
+        rows.append(
+            ("asked for", f"{what} by {job.wish.actor} at {clock(job.wish.at, day)}" + (f" ({said})" if said else ""))
+        )
+    return rows
+
+
+def _retries(job: JobView) -> str | None:
+    """How often it was tried again, and what is left of the budgets; None where there is nothing to say."""
+    had = job.retries
+    if not had.count:
+        return f"none so far; up to {had.budget} if it fails by itself" if had.budget and not job.ended else None
+    parts = [
+        f"{had.used} of {had.budget} by itself",
+        f"{had.infrastructure_used} of {had.infrastructure_budget} for the infrastructure's faults",
+        f"{had.by_hand} of {had.by_hand_budget} by hand",
+    ]
+    return f"{had.count}: " + ", ".join(parts)
 
 
 def _word(word: str) -> str:

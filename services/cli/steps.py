@@ -17,6 +17,10 @@ from shared.contracts.spec import MAX_STEPS, PipelineRequest, SubmitRequest
 _INTERPRETERS: Final = re.compile(r"python[\d.]*|sh|bash|dash|zsh|perl|ruby|node|Rscript|julia")
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 _OPERATOR: Final = re.compile(r"[;|&<>]+")
+_SINGLE_QUOTED: Final = re.compile(r"""\\.|'[^']*'""", re.DOTALL)
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\}|\()|`")
+_PATTERN: Final = re.compile(r"[^\s\"']*\*[^\s\"']*|(?<!\S)~\S*")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
@@ -34,6 +38,12 @@ def split(text: str) -> list[str]:
             f"--then {text!r}: {word} is for a shell, and none runs the step: give one --then for each command, "
             f"or --then \"sh -c '{wrapped}'\""
         )
+    if (word := _expanded(text, words)) is not None:
+        wrapped = "…" if "'" in text or '"' in text else text
+        raise typer.BadParameter(
+            f"--then {text!r}: {word} means something to a shell only, and none runs the step: give "
+            f"--then 'sh -c \"{wrapped}\"', or put single quotes around it where it is meant as it is"
+        )
     return words
 
 
@@ -43,6 +53,15 @@ def _of_a_shell(text: str, words: Sequence[str]) -> str | None:
         return words[0]
     found = _OPERATOR.search(_QUOTED.sub("_", text))
     return None if found is None else found[0]
+
+
+def _expanded(text: str, words: Sequence[str]) -> str | None:
+    """The first word in it that a shell would put something else for: a variable, a pattern, another command's output,
+    a home. What a `sh -c` is given in double quotes is for that shell."""
+    own_shell = len(words) > 2 and PurePath(words[0]).name in _SHELLS and words[1].startswith("-")
+    outside = (_QUOTED if own_shell else _SINGLE_QUOTED).sub("_", text)
+    found = _VARIABLE.search(outside) or _PATTERN.search(_QUOTED.sub("_", text))
+    return None if found is None else found[0].strip()
 
 
 def files_can_be_there(later: Sequence[Sequence[str]], directory: Path | None, outputs: Sequence[str]) -> None:
@@ -74,6 +93,15 @@ def _script(command: Sequence[str]) -> str | None:
     """The script that an interpreter is given first."""
     runs_one = _INTERPRETERS.fullmatch(PurePath(command[0]).name) and len(command) > 1
     return command[1] if runs_one and PurePath(command[1]).suffix and command[1][0] != "-" else None
+
+
+def not_read(command: Sequence[str]) -> str | None:
+    """The sentence about a `--then` that stands after the `--` and so is an argument of the command."""
+    if not any(word == "--then" or word.startswith("--then=") for word in command):
+        return None
+    return "--then after the -- is an argument of the command: for another step put it before, as in: " + (
+        "tidegate submit --then CMD2 -- CMD"
+    )
 
 
 def pipeline_of(first: SubmitRequest, later: Sequence[Sequence[str]]) -> PipelineRequest:

@@ -7,14 +7,14 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from services.cli import limits
+from services.cli import limits, waiting
 from services.cli.escapes import marked
 from services.cli.follow import finish, follow
 from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import err, out, print_json
 from services.cli.pipelines import finish_pipeline, follow_pipeline
 from services.cli.session import connect
-from services.cli.steps import files_can_be_there, pipeline_of, split
+from services.cli.steps import files_can_be_there, not_read, pipeline_of, split
 from shared.client.client import Tidegate
 from shared.client.errors import Unusable
 from shared.client.snapshot import SnapshotError, pack
@@ -94,9 +94,12 @@ def submit(
     as_json: Annotated[bool, typer.Option("--json", help="print the API's job object")] = False,
 ) -> None:
     """Submit a job."""
+    later = [split(text) for text in then or ()]
+    files_can_be_there(later, None if no_snapshot else directory, outputs or ())
+    warned = limits.warning(warn, time_limit)
+    if (sentence := not_read(command)) is not None:
+        err.print(f"[yellow]warning:[/] {sentence}")
     with connect() as client:
-        later = [split(text) for text in then or ()]
-        files_can_be_there(later, None if no_snapshot else directory, outputs or ())
         snapshot = None if no_snapshot else _send_snapshot(client, directory, tuple(inputs or ()), quiet=as_json)
         request = _request(
             {
@@ -112,7 +115,7 @@ def submit(
                 "checkpoint_signal": checkpoint_signal,
                 "checkpoint_grace_seconds": checkpoint_grace,
             }
-            | limits.warning(warn, time_limit),
+            | warned,
             {"name": name, "project": project, "priority": priority, "retries": retries},
         )
         if later:
@@ -130,7 +133,7 @@ def submit(
         if wait or follow_it:
             with says_that_it_goes_on(job.id):
                 shown = follow_it and not as_json
-                job = follow(client, job.id) if shown else client.wait(job.id)
+                job = follow(client, job.id) if shown else waiting.wait(client, job.id)
             if as_json:
                 print_json(client.call("GET", f"/v1/jobs/{job.id}"))
                 raise typer.Exit(0 if job.state == "SUCCEEDED" else 1)
@@ -162,7 +165,7 @@ def _after_submit(client: Tidegate, pipeline: PipelineView, *, wait: bool, follo
         return 0
     shown = follow_it and not as_json
     with says_that_it_goes_on(pipeline.id):
-        ended = follow_pipeline(client, pipeline) if shown else client.wait_pipeline(pipeline.id)
+        ended = follow_pipeline(client, pipeline) if shown else waiting.wait_pipeline(client, pipeline)
     if as_json:
         print_json(client.call("GET", f"/v1/pipelines/{pipeline.id}"))
         return 0 if ended.word is PipelineWord.SUCCEEDED else 1

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from services.cli.escapes import marked
@@ -42,17 +42,32 @@ def wait(client: Tidegate, job_id: str, *, since: JobView | None = None, until: 
     that is not given). A pause, and the attempt after it, are said: neither is the end."""
     if since is not None and until(since.state):
         return since
+    for told, lines in told_since(client, job_id, since):
+        if until(State(told["state"])) and told["state"] not in TERMINAL:
+            break  # the stream ends by itself with the job
+        for line in lines:
+            err.print(line)
+    return client.job(job_id)
+
+
+def next_attempt(client: Tidegate, job: JobView) -> JobView | None:
+    """The job once it has another attempt than in `job`; None where it ends without one."""
+    for told, lines in told_since(client, job.id, job):
+        for line in lines:
+            err.print(line)
+        if told["attempt"] > job.attempt:
+            return client.job(job.id)
+    return None
+
+
+def told_since(client: Tidegate, job_id: str, since: JobView | None) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Each event's job, with the lines that somebody who waits has to read; until the job has ended."""
     news = News(1 if since is None else since.attempt)
     after = None if since is None else f"{since.epoch}-{since.seq}"
     for event in client.events(f"/v1/jobs/{job_id}/events", after=after):
-        if event.event in _NO_NEWS:
-            continue
-        job = json.loads(event.data)["job"]
-        if until(State(job["state"])) and job["state"] not in TERMINAL:
-            break  # after what is terminal the stream ends by itself, unless that was not the end
-        for line in news.new(job):
-            err.print(line)
-    return client.job(job_id)
+        if event.event not in _NO_NEWS:
+            told = json.loads(event.data)["job"]
+            yield told, news.new(told)
 
 
 def wait_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
@@ -84,9 +99,9 @@ class News:
             lines.append(begins(job["attempt"], job["attempts"][-1].get("origin", "submit"), job.get("message")))
         paused = job["state"] == State.PAUSED
         if paused and not self._paused:
-            lines.append(f"[magenta]PAUSED[/]: {marked(job.get('message') or 'paused')}; waiting goes on")
-            if hint := job.get("hint"):
-                lines.append(f"what to do: {marked(hint)}")
+            lines.append(f"[magenta]PAUSED[/]: {marked(job.get('message') or 'paused')}")
+            hint = f"{marked(job['hint'])} (" if job.get("hint") else "("
+            lines.append(f"what to do: {hint}this command waits for it)")
         self._paused = paused
         return lines
 

@@ -125,9 +125,13 @@ class Tidegate:
                     raise NoServer(f"the stream {path} broke {broken} times in a row: {error}") from None
                 time.sleep(min(0.1 * broken, 1.0))
 
-    def logs(self, job_id: str, *, stream: str = "stdout", follow: bool = False) -> Iterator[bytes]:
-        """The bytes of a log in chunks; with `follow` until the job has ended."""
+    def logs(
+        self, job_id: str, *, stream: str = "stdout", follow: bool = False, attempt: int | None = None
+    ) -> Iterator[bytes]:
+        """The bytes of a log in chunks, of the current attempt where none is named; with `follow` until the job has
+        ended, one attempt after the other, or until the named attempt has."""
         params = {"stream": stream, "follow": "true" if follow else "false"}
+        params |= {} if attempt is None else {"attempt": str(attempt)}
         offset = 0
         while True:
             with self._stream(
