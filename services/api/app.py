@@ -19,21 +19,39 @@ from services.api import handlers
 from services.api.access import Access
 from services.api.announce import Announcer
 from services.api.asking import Asking
+from services.api.budgets import Budgets
 from services.api.context import Api
 from services.api.door import Door, caller_of, database_away, queries_are_known
 from services.api.facts import Facts
 from services.api.feed import Feed
 from services.api.outbox import EventLog
 from services.api.problems import CONTENT_TYPE, Problem, ProblemBody, of_status
+from services.api.proxy import Proxy
+from services.api.proxy_target import Targets
 from services.api.reads import Reads
 from services.api.resets import Resets
 from services.api.restore import Restore
-from services.api.routes import admin, commands, events, jobs, logs, outputs, pipelines, snapshots, usage
+from services.api.routes import (
+    admin,
+    commands,
+    events,
+    jobs,
+    logs,
+    outputs,
+    pipelines,
+    snapshots,
+    usage,
+    workstations,
+    workstations_proxy,
+)
 from services.api.sentences import invalid
 from services.api.settings import ApiSettings
 from services.api.store import JobStore
+from services.api.stored import Stored
 from services.api.submit import Submitting
-from shared.lifecycle.record import Retries
+from services.api.visiting import Visiting
+from services.api.visits import Visits
+from shared.backends.local.environment import build
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Unavailable
 from shared.runtime.service import Service
@@ -42,6 +60,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     jobs.router,
     commands.router,
     pipelines.router,
+    workstations.router,
     events.router,
     logs.router,
     outputs.router,
@@ -51,9 +70,10 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
 )
 
 
-REFUSES: Final = [Depends(caller_of), Depends(queries_are_known), Security(HTTPBearer(auto_error=False))]
-"""On every route: whoever was not let in is refused, and so is a query parameter that would be ignored. The last one
-only puts the scheme into the OpenAPI document."""
+LETS_IN: Final = [Depends(caller_of)]
+REFUSES: Final = [*LETS_IN, Depends(queries_are_known), Security(HTTPBearer(auto_error=False))]
+"""On every route: whoever was not let in is refused, and so is a query parameter that would be ignored (those of
+workstations' own pages are passed on). The last one only puts the scheme into the OpenAPI document."""
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     code: {
         "description": "A problem (RFC 9457)",
@@ -71,16 +91,23 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
     reads = Reads(service.db)
     asking = Asking(service)
     access = Access(service.db, single_tenant=settings.single_tenant)
-    retries = Retries(budget=settings.retry_budget, infrastructure_budget=settings.infrastructure_retry_budget)
+    blobs = _blob_store(settings.blob_url)
+    stored = Stored(service.db, blobs, service.log)
     submitting = Submitting(
-        service.db, store, reads, asking, service.clock, retries, epoch=lambda: service.standing.epoch
+        service.db, store, reads, asking, service.clock, Budgets.of(settings), epoch=lambda: service.standing.epoch
     )
+    visits = Visits(service.db)
+    proxy = Proxy(Targets(service.db, asking))
     lease = service.lease("announce")
     announcer = Announcer(service.db, service.clock, service.broker.lag, lease)
     resets = Resets(service.db, store, service.clock, lease)
     restore = Restore(service, resets, service.broker.lag, lease)
-    handlers.register(service, Facts(service, store), announcer, resets, restore)
+    handlers.register(service, Facts(service, store), announcer, resets, restore, stored)
     service.every(0)(feed.poll)
+
+    @service.every(60)
+    async def sweep_visits() -> None:
+        await visits.sweep(service.clock.now())
 
     @service.on_start
     async def bootstrap() -> None:
@@ -93,6 +120,7 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
                 yield
             finally:
                 feed.close()
+                await proxy.close()
 
     app = FastAPI(
         title="Tidegate",
@@ -110,17 +138,24 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
         access=access,
         reads=reads,
         store=store,
+        stored=stored,
         asking=asking,
         submitting=submitting,
         feed=feed,
-        blobs=_blob_store(settings.blob_url),
+        blobs=blobs,
+        visits=visits,
+        proxy=proxy,
+        job_path=settings.job_path or build({}, own={}, attempt_directory="", devices=())["PATH"],
     )
     for router in ROUTERS:
         app.include_router(router, prefix="/v1", dependencies=REFUSES, responses=PROBLEMS)
+    app.include_router(workstations_proxy.router, prefix="/v1", dependencies=LETS_IN, responses=PROBLEMS)
     _answer_errors(app, service)
     app.add_middleware(
         Door,
         access=access,
+        visiting=Visiting(visits),
+        clock=service.clock,
         max_batch_bytes=settings.max_batch_bytes,
         max_snapshot_bytes=settings.max_snapshot_bytes,
     )

@@ -62,6 +62,11 @@ class Asking:
         """A piece of a log."""
         return await self._ask("watcher", "logs", asked, q.LogsAnswer, "logs cannot be read")
 
+    async def endpoint(self, tenant: str, job: str, attempt: int) -> q.EndpointAnswer:
+        """Where a workstation's command listens."""
+        asked = q.EndpointAsked(tenant=tenant, job=job, attempt=attempt)
+        return await self._ask("watcher", "endpoint", asked, q.EndpointAnswer, "workstations cannot be reached")
+
     async def outputs(self, tenant: str, job: str) -> q.OutputsAnswer:
         """The newest verified outputs: the manifest, or its name in the blob store where it is large."""
         asked = q.OutputsAsked(tenant=tenant, job=job)

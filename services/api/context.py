@@ -12,11 +12,14 @@ from services.api.access import Access, Caller
 from services.api.asking import Asking
 from services.api.door import admin_of, caller_of
 from services.api.feed import Feed
-from services.api.problems import Problem, job_not_found
+from services.api.problems import Problem, job_deleted, job_not_found
+from services.api.proxy import Proxy
 from services.api.reads import Found, Reads
 from services.api.settings import ApiSettings
 from services.api.store import JobStore
+from services.api.stored import Stored
 from services.api.submit import Submitting
+from services.api.visits import Visits
 from shared.contracts.ids import is_id
 from shared.contracts.queries import Manifest
 from shared.runtime.clock import Clock
@@ -33,10 +36,15 @@ class Api:
     access: Access
     reads: Reads
     store: JobStore
+    stored: Stored
     asking: Asking
     submitting: Submitting
     feed: Feed
     blobs: ObjectStore
+    visits: Visits
+    proxy: Proxy
+    job_path: str
+    """PATH of the jobs that set none."""
     manifests: dict[str, Manifest] = field(default_factory=dict)
     """Large ones, by their name in the blob store."""
 
@@ -44,8 +52,13 @@ class Api:
         """The caller's job; another tenant's is as unknown as an id that never was."""
         found = await self.reads.job(caller.tenant, checked_id(job))
         if found is None:
-            raise job_not_found(job)
+            raise await self.no_job(caller, job)
         return found
+
+    async def no_job(self, caller: Caller, job: str) -> Problem:
+        """The answer about a job that has no row: one of the caller's that was deleted is told apart."""
+        deleted_at = await self.reads.deleted_at(caller.tenant, checked_id(job))
+        return job_not_found(job) if deleted_at is None else job_deleted(job, deleted_at)
 
 
 async def api_of(request: Request) -> Api:

@@ -9,6 +9,7 @@ from services.api.newest import Newest
 from services.api.resets import PAGE_SECONDS, Resets
 from services.api.restore import Restore
 from services.api.specs import Specs
+from services.api.stored import Stored
 from shared.runtime.errors import Final as NeverWorks
 from shared.runtime.messages import Delivery
 from shared.runtime.service import Service
@@ -19,7 +20,9 @@ FACTS_IN_A_BATCH: Final = 500
 PURGE_KEYS: Final = "DELETE FROM idempotency WHERE created_at < now() - make_interval(hours => $1)"
 
 
-def register(service: Service, facts: Facts, announcer: Announcer, resets: Resets, restore: Restore) -> None:
+def register(
+    service: Service, facts: Facts, announcer: Announcer, resets: Resets, restore: Restore, stored: Stored
+) -> None:
     """Declare the consumer, the queries and the ticks."""
     specs = Specs(service.db)
     newest = Newest(service.db, resets)
@@ -55,6 +58,11 @@ def register(service: Service, facts: Facts, announcer: Announcer, resets: Reset
     async def sweep_orphans() -> None:
         """Facts that came before their job's row."""
         await facts.sweep()
+
+    @service.every(5)
+    async def sweep_blobs() -> None:
+        """Blobs that nobody names, which no request has removed."""
+        await stored.remove()
 
     @service.every(PAGE_SECONDS)
     async def tell_again() -> None:

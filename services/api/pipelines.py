@@ -1,5 +1,5 @@
-"""Pipelines in a transaction on the job record: the steps of one are locked together, and the end of one is passed on
-to those after it before the commit."""
+"""Pipelines in a transaction on the job record: the steps of one are locked together, and that one came to an end, or
+left it, is passed on to those after it before the commit."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,6 +19,9 @@ from shared.lifecycle.states import TERMINAL
 INSERT_PIPELINE: Final = """
 INSERT INTO pipelines (id, tenant, project, user_name, name, submitted_at) VALUES ($1, $2, $3, $4, $5, $6)
 """
+# A step was deleted: what was shown of it stays for as long as there is another one.
+STEP_GONE: Final = "UPDATE pipelines SET gone = gone || $2::jsonb WHERE id = $1"
+PIPELINE_GONE: Final = "DELETE FROM pipelines WHERE id = $1 AND NOT EXISTS (SELECT FROM jobs WHERE pipeline = $1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,10 @@ class LockedSteps:
         return rows
 
     def with_what_follows(self, changes: Sequence[Change]) -> list[Change]:
-        """The changes, and after them what the ends of steps among them mean for later steps. A job that is told of
-        twice has one next version all the same."""
+        """The changes, and after them what steps that came to an end, or left one, mean for later steps. A job that is
+        told of twice has one next version all the same."""
         after = {change.record.id: change for change in changes}
-        for pipeline, at in _ended(changes).items():
+        for pipeline, at in _moved_on(changes).items():
             for step, command in follow_ups(self._steps(pipeline, after), at):
                 known = after.pop(step.id, None)
                 change = take_command(step, command, at)[0] if known is None else _also(known, command)
@@ -69,15 +72,15 @@ class LockedSteps:
         ]
 
 
-def _ended(changes: Sequence[Change]) -> dict[str, datetime]:
-    """Pipelines of which a step has just ended, with the moment."""
+def _moved_on(changes: Sequence[Change]) -> dict[str, datetime]:
+    """Pipelines of which a step has just come to an end or left one, with the moment."""
     return {
         change.record.pipeline.id: change.at
         for change in changes
         if change.record.pipeline is not None
-        and change.record.state in TERMINAL
         and change.before is not None
         and change.before.state is not change.record.state
+        and not TERMINAL.isdisjoint((change.before.state, change.record.state))
     }
 
 

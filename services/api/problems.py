@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -87,6 +88,13 @@ def of_status(error: HTTPException, method: str, path: str) -> Problem:
 def job_not_found(job: str) -> Problem:
     """The same for an id that is not known and for another tenant's."""
     return Problem("not-found", f"there is no job {job[:60]!r}: GET /v1/jobs lists those of your tenant")
+
+
+def job_deleted(job: str, at: datetime) -> Problem:
+    """For the tenant whose job it was."""
+    return Problem(
+        "not-found", f"job {job} was deleted at {at:%Y-%m-%d %H:%M:%S} UTC: nothing of it can be shown or done"
+    )
 
 
 def unavailable(service: str, what: str, still: str) -> Problem:

@@ -5,22 +5,38 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from services.api.permitted import NOTHING_AROUND, Around
+from services.api.stored import SNAPSHOTS
 from shared.lifecycle.record import JobRecord
 from shared.runtime.database import Database
 
-ONE: Final = """
-SELECT record::text AS record, spec FROM jobs JOIN specs ON specs.tenant = jobs.tenant AND digest = spec_digest
-WHERE id = $1 AND jobs.tenant = $2
+# What is true around the job `job`, whose spec is `spec`: columns for `Around.of_row`.
+_AROUND: Final = """
+    spec ->> 'snapshot' AS snapshot,
+    spec ->> 'snapshot' IS NULL OR EXISTS (
+        SELECT FROM snapshots WHERE snapshots.tenant = job.tenant AND snapshots.digest = spec ->> 'snapshot'
+    ) AS stored,
+    EXISTS (
+        SELECT FROM jobs AS step
+        WHERE step.pipeline = job.pipeline AND step.state NOT IN ('SUCCEEDED', 'FAILED', 'STOPPED')
+    ) AS moves,
+    (SELECT gone FROM pipelines WHERE pipelines.id = job.pipeline) AS gone
 """
+_SPEC: Final = "JOIN specs ON specs.tenant = job.tenant AND specs.digest = job.spec_digest"
+
+ONE: Final = f"""
+SELECT record::text AS record, spec, {_AROUND} FROM jobs AS job {_SPEC} WHERE job.id = $1 AND job.tenant = $2
+"""
+AROUND: Final = f"SELECT job.id, {_AROUND} FROM jobs AS job {_SPEC} WHERE job.id = ANY ($1::text[])"
+DELETED_AT: Final = "SELECT deleted_at FROM tombstones WHERE job = $1 AND tenant = $2"
 
 # A page, newest first; the filters are NULL where none is asked for.
 PAGE: Final = """
-WITH page AS (
-    SELECT id, tenant, record, spec_digest FROM jobs
+WITH job AS (
+    SELECT id, tenant, record, spec_digest, pipeline FROM jobs
     WHERE tenant = $1 AND id < $2 {filters} ORDER BY id DESC LIMIT $3
 )
-SELECT record::text AS record, spec
-FROM page JOIN specs ON specs.tenant = page.tenant AND digest = spec_digest ORDER BY id DESC
+SELECT record::text AS record, spec, {around} FROM job {spec} ORDER BY id DESC
 """
 
 EXISTS: Final = "SELECT record ->> 'state' AS state, (record ->> 'attempt')::int AS attempt FROM jobs \
@@ -34,15 +50,14 @@ WHERE job = $1 AND tenant = $2 AND (epoch, seq) > ($3, $4) ORDER BY epoch, seq L
 # Everything that a replay needs.
 INPUTS: Final = "SELECT body, inputs, at, epoch FROM events WHERE job = $1 ORDER BY epoch, seq"
 
-SNAPSHOTS: Final = "SELECT digest FROM snapshots WHERE tenant = $1 AND digest = ANY ($2::text[])"
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A job with its whole spec."""
+    """A job with its whole spec, and what is true around it."""
 
     record: JobRecord
     spec: dict[str, Any]
+    around: Around = NOTHING_AROUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +89,14 @@ class Reads:
         return None if row is None else (row["state"], row["attempt"])
 
     async def page(
-        self, tenant: str, *, states: Sequence[str], name: str | None, before: str | None, limit: int
+        self,
+        tenant: str,
+        *,
+        states: Sequence[str],
+        name: str | None,
+        before: str | None,
+        limit: int,
+        kind: str | None = None,
     ) -> list[Found]:
         """Jobs older than the id `before`, newest first."""
         filters, arguments = "", list[object]([tenant, before or "k", limit])
@@ -84,7 +106,10 @@ class Reads:
         if name is not None:
             arguments.append(name)
             filters += f" AND name = ${len(arguments)}"
-        return [_found(row) for row in await self._database.fetch(PAGE.format(filters=filters), *arguments)]
+        if kind is not None:
+            filters += f" AND kind = '{kind}'"  # in the text, for the index that is of one kind only
+        query = PAGE.format(filters=filters, around=_AROUND, spec=_SPEC)
+        return [_found(row) for row in await self._database.fetch(query, *arguments)]
 
     async def log(self, tenant: str, job: str, after: tuple[int, int], limit: int) -> list[Logged]:
         """The job's events after `(epoch, seq)`."""
@@ -95,10 +120,15 @@ class Reads:
         """Event bodies, the inputs that caused them, their times and epochs, oldest first."""
         return [tuple(row) for row in await self._database.fetch(INPUTS, job)]
 
+    async def deleted_at(self, tenant: str, job: str) -> datetime | None:
+        """When the tenant's job was deleted; None where it was not."""
+        at: datetime | None = await self._database.fetchval(DELETED_AT, job, tenant)
+        return at
+
     async def known_snapshots(self, tenant: str, digests: Sequence[str]) -> set[str]:
         """Those of the digests that the tenant has stored."""
         return {row["digest"] for row in await self._database.fetch(SNAPSHOTS, tenant, list(digests))}
 
 
 def _found(row: Any) -> Found:
-    return Found(JobRecord.model_validate_json(row["record"]), row["spec"])
+    return Found(JobRecord.model_validate_json(row["record"]), row["spec"], Around.of_row(row))

@@ -50,9 +50,15 @@ class ApiSettings(ServiceSettings):
     """The stack does not run as root, so that jobs of two tenants would run as one user: a second tenant is refused."""
     bootstrap_tokens: tuple[BootstrapToken, ...] = ()
     retry_budget: Annotated[int, Field(ge=0, le=100)] = 0
-    """Automatic retries that a new job has for failures of its own."""
-    infrastructure_retry_budget: Annotated[int, Field(ge=0, le=100)] = 0
+    """Automatic retries that a new job has for failures of its own, where it does not say."""
+    infrastructure_retry_budget: Annotated[int, Field(ge=0, le=100)] = 3
     """Automatic retries and requeues that it has for failures of the infrastructure."""
+    retries_by_hand: Annotated[int, Field(ge=0, le=1000)] = 20
+    """How often it may be retried by hand."""
+    retries_max: Annotated[int, Field(ge=0, le=100)] = 10
+    """The most automatic retries that a submit may ask for."""
+    job_path: str | None = None
+    """PATH of a job that sets none, to look for JupyterLab on; by default what the local backend gives its jobs."""
     max_snapshot_bytes: Annotated[int, Field(ge=1)] = 2 * 1024**3
     max_batch_bytes: Annotated[int, Field(ge=1)] = 16 * 1024**2
 

@@ -12,7 +12,11 @@ from typing import Final
 import asyncpg
 
 from services.api.domain import Change
-from services.api.pipelines import INSERT_PIPELINE, LockedSteps, NewPipeline
+from services.api.permitted import Around
+from services.api.pipelines import INSERT_PIPELINE, PIPELINE_GONE, STEP_GONE, LockedSteps, NewPipeline
+from services.api.pipelines_views import step_view
+from services.api.reads import AROUND
+from services.api.stored import SNAPSHOTS, keep_what_is_stored, release
 from shared.contracts.events import encode_event
 from shared.lifecycle.record import JobRecord
 from shared.runtime.database import Database, Tx
@@ -56,11 +60,20 @@ WITH spec AS (
     SELECT $1, digest, spec::jsonb FROM unnest($2::text[], $3::text[]) AS new (digest, spec) ORDER BY digest
     ON CONFLICT DO NOTHING
 )
-INSERT INTO jobs (id, tenant, state, name, spec_digest, epoch, seq, record, submitted_at, updated_at, pipeline)
-SELECT id, $1, state, name, spec_digest, new.epoch, seq, record::jsonb, at, at, $12
+INSERT INTO jobs (id, tenant, state, name, spec_digest, epoch, seq, record, submitted_at, updated_at, pipeline, kind)
+SELECT id, $1, state, name, spec_digest, new.epoch, seq, record::jsonb, at, at, $12, $13
 FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::int[], $9::int[], $10::text[], $11::timestamptz[])
     AS new (id, state, name, spec_digest, epoch, seq, record, at)
 WHERE new.epoch = (SELECT epoch FROM standing)
+"""
+
+# The row goes and leaves its id; guarded as an update is.
+FORGET: Final = """
+WITH gone AS (
+    DELETE FROM jobs WHERE id = $1 AND epoch <= $2 AND seq = $3 - 1 AND $2 = (SELECT epoch FROM standing)
+    RETURNING id, tenant
+)
+INSERT INTO tombstones (job, tenant, deleted_at) SELECT id, tenant, $4 FROM gone
 """
 
 # Several tenants in the order that every transaction keeps to.
@@ -124,6 +137,18 @@ class Changes:
         """The same for all steps of a pipeline, in their order; none where the tenant has no such pipeline."""
         return [_in_this_epoch(row) for row in self._steps.noted(await self.tx.fetch(LOCK_PIPELINE, pipeline, tenant))]
 
+    async def kept_snapshots(self, tenant: str, digests: Sequence[str]) -> set[str]:
+        """Those of the digests that the tenant has stored, kept to the commit, as are all its specs."""
+        await keep_what_is_stored(self.tx, tenant)
+        return {row["digest"] for row in await self.tx.fetch(SNAPSHOTS, tenant, digests)} if digests else set()
+
+    async def around(self, records: Sequence[JobRecord], *, keep: bool) -> dict[str, Around]:
+        """What is true around locked jobs of one tenant; with `keep` what they name stays so to the commit."""
+        if keep and records:
+            await keep_what_is_stored(self.tx, records[0].tenant)
+        rows = await self.tx.fetch(AROUND, [record.id for record in records])
+        return {row["id"]: Around.of_row(row) for row in rows}
+
     async def apply(self, given: Sequence[Change]) -> None:
         """Write the next versions and log them, with what the end of a step means for the steps after it."""
         if not given:
@@ -143,6 +168,20 @@ class Changes:
         if tag != f"UPDATE {len(changes)}":
             raise Retryable(f"{len(changes)} records were to be updated, and {tag.split()[-1]} were: read them again")
         await self._append(entries)
+
+    async def delete(self, change: Change) -> str | None:
+        """Forget a locked job, and what only it has named; the name of the blob that is to be removed after the commit,
+        none where there is none. A tombstone stays, and the log."""
+        record = change.record
+        tag = await self.tx.execute(FORGET, record.id, record.epoch, record.seq, change.at)
+        if tag != "INSERT 0 1":
+            raise Retryable(f"{record.id} was to be deleted, and is not what it was: read it again")
+        if record.pipeline is not None:
+            await self.tx.execute(STEP_GONE, record.pipeline.id, [step_view(record.model_dump(mode="json"), change.at)])
+            await self.tx.execute(PIPELINE_GONE, record.pipeline.id)
+        key = await release(self.tx, record.tenant, record.spec_digest)
+        await self._append([Entry.of(change)])
+        return key
 
     async def create(
         self, tenant: str, entries: Sequence[Entry], specs: Mapping[str, str], pipeline: NewPipeline | None = None
@@ -166,6 +205,7 @@ class Changes:
             [entry.stored for entry in entries],
             [record.submitted_at for record in records],
             None if pipeline is None else pipeline.id,
+            records[0].kind,
         )
         if tag != f"INSERT 0 {len(entries)}":
             raise DatabaseUnavailable("the database was restored under this process, which has to be started again")

@@ -9,7 +9,7 @@ from services.api.pipelines import NewPipeline
 from shared.contracts.given import LONGEST_NAME
 from shared.contracts.ids import new_id
 from shared.contracts.spec import PipelineRequest, SubmitRequest
-from shared.lifecycle.record import PipelineRef
+from shared.lifecycle.record import PipelineRef, Workstation
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Submission:
 
     requests: Sequence[SubmitRequest]
     pipeline: PipelineRequest | None = None
+    workstation: Workstation | None = None
+    """The one job is a workstation."""
 
     @classmethod
     def of_steps(cls, pipeline: PipelineRequest) -> "Submission":
@@ -25,6 +27,11 @@ class Submission:
         named = zip(pipeline.steps, _step_names(pipeline.steps), strict=True)
         steps = [step.model_copy(update={"name": name} | _project(step, pipeline.project)) for step, name in named]
         return cls(steps, pipeline)
+
+    @property
+    def snapshots(self) -> list[str]:
+        """The digests that the jobs name."""
+        return sorted({request.spec.snapshot for request in self.requests if request.spec.snapshot is not None})
 
     def job(self, index: int) -> str:
         """How a sentence about a job begins: `jobs[2]: `, or nothing where there is only one."""

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from services.api.access import Caller
 from services.api.asking import Asking
+from services.api.budgets import Budgets
 from services.api.domain import Change
 from services.api.offered import not_carried_out, overridden
 from services.api.pipelines import NewPipeline
@@ -25,7 +26,7 @@ from services.api.texts import not_storable
 from shared.contracts.ids import new_id
 from shared.contracts.spec import MAX_SPEC_BYTES, SubmitRequest
 from shared.lifecycle.advance import create
-from shared.lifecycle.record import JobRecord, Resources, Retries
+from shared.lifecycle.record import JobRecord, Resources
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
 
@@ -76,7 +77,7 @@ class Submitting:
         reads: Reads,
         asking: Asking,
         clock: Clock,
-        retries: Retries,
+        budgets: Budgets,
         epoch: Callable[[], int],
     ) -> None:
         self._database = database
@@ -84,7 +85,7 @@ class Submitting:
         self._reads = reads
         self._asking = asking
         self._clock = clock
-        self._retries = retries
+        self._budgets = budgets
         self._epoch = epoch
 
     async def submit(
@@ -93,8 +94,8 @@ class Submitting:
         """All jobs or none, and the JSON that `answer` makes of them; a known key gives its first answer again."""
         if key is not None and (told := await self._recall(caller.tenant, key)) is not None:
             return told
-        specs = _checked(given)
-        await self._snapshots_exist(caller.tenant, given)
+        specs = self._checked(given)
+        _all_stored(caller.tenant, given, await self._reads.known_snapshots(caller.tenant, given.snapshots))
         warnings = await self._could_pass(caller.tenant, given)
         now = self._clock.now()
         pipeline = given.new_pipeline(caller.user, now)
@@ -103,6 +104,7 @@ class Submitting:
         entries = await _encoded(new)
         async with self._store.transaction() as tx:
             if key is None or await tx.tx.fetchval(CLAIM, caller.tenant, key.key, key.digest, response):
+                _all_stored(caller.tenant, given, await tx.kept_snapshots(caller.tenant, given.snapshots))
                 await tx.create(caller.tenant, entries, {one.record.spec_digest: one.spec for one in new}, pipeline)
                 return response
         told = None if key is None else await self._recall(caller.tenant, key)
@@ -116,18 +118,24 @@ class Submitting:
             raise Problem("idempotency-key-reused", detail)
         return None if row is None else row["response"]
 
-    async def _snapshots_exist(self, tenant: str, given: Submission) -> None:
-        named = {request.spec.snapshot for request in given.requests if request.spec.snapshot is not None}
-        if not named:
-            return
-        missing = named - await self._reads.known_snapshots(tenant, sorted(named))
+    def _checked(self, given: Submission) -> list[str]:
+        """The specs' JSON; refuses what nothing carries out, what is too long, and what the database cannot hold."""
+        specs = []
         for index, request in enumerate(given.requests):
-            if request.spec.snapshot in missing:
+            if why := _not_storable(request):
+                raise Problem("invalid", f"{given.field(index)}{why}")
+            if why := not_carried_out(request.spec) or self._budgets.why_not(request):
+                raise Problem("invalid", f"{given.field(index)}{why}")
+            spec = request.spec.model_dump_json()
+            size = len(spec.encode())
+            if size > MAX_SPEC_BYTES:
                 raise Problem(
-                    "invalid",
-                    f"{given.field(index)}spec.snapshot: {request.spec.snapshot} is not stored for tenant "
-                    f"{tenant}: send it first with PUT /v1/snapshots/DIGEST",
+                    "too-large",
+                    f"{given.job(index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
+                    "put long lists into a file of the submitted directory",
                 )
+            specs.append(spec)
+        return specs
 
     async def _could_pass(self, tenant: str, given: Submission) -> tuple[str, ...]:
         """Refuse what no gate would ever let through; a warning where that could not be found out."""
@@ -168,33 +176,27 @@ class Submitting:
                 now=now,
                 epoch=self._epoch(),
                 project=request.project,
+                kind="batch" if given.workstation is None else "workstation",
+                workstation=given.workstation,
                 pipeline=given.place(index, pipeline, ids),
                 priority=request.priority,
-                retries=self._retries,
+                retries=self._budgets.given_to(request),
+                signals=request.spec.signals(),
                 warnings=(*warnings, *overridden(request.spec)),
             )
             new.append(New(record, spec))
         return new
 
 
-def _checked(given: Submission) -> list[str]:
-    """The specs' JSON; refuses what nothing carries out, what is too long, and what the database cannot hold."""
-    specs = []
+def _all_stored(tenant: str, given: Submission, known: Container[str]) -> None:
+    """Refuse a submission of which a snapshot is not stored."""
     for index, request in enumerate(given.requests):
-        if why := _not_storable(request):
-            raise Problem("invalid", f"{given.field(index)}{why}")
-        if why := not_carried_out(request.spec):
-            raise Problem("invalid", f"{given.field(index)}{why}")
-        spec = request.spec.model_dump_json()
-        size = len(spec.encode())
-        if size > MAX_SPEC_BYTES:
+        if request.spec.snapshot is not None and request.spec.snapshot not in known:
             raise Problem(
-                "too-large",
-                f"{given.job(index)}spec has {size} bytes, and {MAX_SPEC_BYTES} are allowed: "
-                "put long lists into a file of the submitted directory",
+                "invalid",
+                f"{given.field(index)}spec.snapshot: {request.spec.snapshot} is not stored for tenant "
+                f"{tenant}: send it first with PUT /v1/snapshots/DIGEST",
             )
-        specs.append(spec)
-    return specs
 
 
 def _not_storable(request: SubmitRequest) -> str | None:

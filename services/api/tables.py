@@ -83,6 +83,21 @@ class Token(Base, table=True):
     revoked_at: datetime | None = _time(null=True)
 
 
+class Visit(Base, table=True):
+    """A ticket or a cookie to one workstation, from a token. Only its sha256 is kept."""
+
+    __tablename__ = "visits"
+    __table_args__ = (
+        CheckConstraint("kind IN ('ticket', 'cookie')", name="visits_kind"),
+        Index("visits_expiry", "expires_at"),
+    )
+    hash: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    kind: str = _text()
+    token: str = _text()
+    job: str = _text()
+    expires_at: datetime = _time()
+
+
 class Job(Base, table=True):
     """The record of a job as `advance` made it last."""
 
@@ -91,8 +106,10 @@ class Job(Base, table=True):
         Index("jobs_of_tenant", "tenant", desc("id")),
         Index("jobs_by_state", "tenant", "state", desc("id")),
         Index("jobs_by_name", "tenant", "name", desc("id")),
+        Index("jobs_by_spec", "tenant", "spec_digest"),
         Index("jobs_open", "id", postgresql_where=text(f"state IN ({OPEN})")),
         Index("jobs_of_pipeline", "pipeline", "id", postgresql_where=text("pipeline IS NOT NULL")),
+        Index("jobs_workstations", "tenant", desc("id"), postgresql_where=text("kind = 'workstation'")),
     )
     id: str = _text(key=True)
     tenant: str = _text()
@@ -105,10 +122,12 @@ class Job(Base, table=True):
     submitted_at: datetime = _time()
     updated_at: datetime = _time()
     pipeline: str | None = _text(null=True)
+    kind: str = Field(sa_column=Column(Text, nullable=False, server_default=text("'batch'")))
 
 
 class Pipeline(Base, table=True):
-    """Jobs that run one after the other: its steps, whose order is that of their ids."""
+    """Jobs that run one after the other: its steps, whose order is that of their ids. `gone`: those that were deleted,
+    as they were shown last."""
 
     __tablename__ = "pipelines"
     __table_args__ = (Index("pipelines_of_tenant", "tenant", desc("id")),)
@@ -118,12 +137,14 @@ class Pipeline(Base, table=True):
     user_name: str = _text()
     name: str = _text()
     submitted_at: datetime = _time()
+    gone: Any = Field(sa_column=Column(JSONB, nullable=False, server_default=text("'[]'")))
 
 
 class Spec(Base, table=True):
     """What was submitted, once per tenant and digest."""
 
     __tablename__ = "specs"
+    __table_args__ = (Index("specs_by_snapshot", "tenant", text("(spec ->> 'snapshot')")),)
     tenant: str = _text(key=True)
     digest: str = _text(key=True)
     spec: Any = _json()
@@ -203,13 +224,24 @@ class Resets(Base, table=True):
 
 
 class Snapshot(Base, table=True):
-    """A working directory that is in the blob store, whole and verified."""
+    """A working directory that is in the blob store, whole and verified, under the name `key`."""
 
     __tablename__ = "snapshots"
     tenant: str = _text(key=True)
     digest: str = _text(key=True)
     size_bytes: int = _big()
     stored_at: datetime = _time(now=True)
+    key: str | None = _text(null=True)
+
+
+class Removal(Base, table=True):
+    """A blob that nobody may name: removed once it is due. One that is not `taken` may still be given to a snapshot."""
+
+    __tablename__ = "removals"
+    __table_args__ = (Index("removals_due", "due_at"),)
+    key: str = _text(key=True)
+    due_at: datetime = _time()
+    taken: bool = Field(sa_column=Column(Boolean, nullable=False))
 
 
 metadata = with_runtime_tables(Base.metadata)

@@ -2,24 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from shared.lifecycle.actions import command_of
-from shared.lifecycle.advance import advance
+from services.api.permitted import NOTHING_AROUND, Around, job_actions
 from shared.lifecycle.duties import holdings
 from shared.lifecycle.facts import Gate
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import Phase, State
 from shared.lifecycle.usage import gpu_milliseconds
-
-OFFERED: Final = ("stop", "hold", "release")
-NOT_OFFERED: Final[Mapping[str, str]] = {
-    "pause": "pausing is not offered by this version: stop it, or hold it while it is queued",
-    "resume": "resuming is not offered by this version: submit it again",
-    "retry": "retrying is not offered by this version: submit it again",
-    "delete": "deleting is not offered by this version",
-    "recopy": "copying outputs again is not offered by this version",
-}
 
 
 def job_view(
@@ -28,11 +18,14 @@ def job_view(
     now: datetime,
     *,
     is_admin: bool,
+    around: Around = NOTHING_AROUND,
     position: int | None = None,
     gates: Sequence[Gate] = (),
 ) -> dict[str, Any]:
     """What `GET /v1/jobs/{id}` returns. `position` and `gates` are the gatekeeper's, none where it did not say."""
     view = record.model_dump(mode="json")
+    if not record.current.sealed:
+        view["attempts"][-1]["stages"] = view["stages"]
     if record.state is State.QUEUED and gates:
         _show_gates(view, gates)
     if view["gate"] is not None:
@@ -44,7 +37,7 @@ def job_view(
     view["occupies_slot"] = occupies_slot
     view["counts_gpu_time"] = counts_gpu_time(record)
     view["gpu_seconds"] = seconds(gpu_milliseconds(record, now))
-    view["actions"] = _actions(record, now, is_admin=is_admin)
+    view["actions"] = job_actions(record, around, now, is_admin=is_admin)
     return view
 
 
@@ -70,11 +63,3 @@ def _show_gates(view: dict[str, Any], gates: Sequence[Gate]) -> None:
     for stage in view["stages"]:
         if stage["name"] == "queued" and stage["status"] == "active":
             stage["waiting_on"] = f"{gates[0].name}: {gates[0].reason}"
-
-
-def _actions(record: JobRecord, now: datetime, *, is_admin: bool) -> dict[str, dict[str, Any]]:
-    answers: dict[str, dict[str, Any]] = {}
-    for name in OFFERED:
-        outcome = advance(record, [command_of(name, "somebody", now, by_admin=is_admin)], now).outcomes[0]
-        answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
-    return answers | {name: {"allowed": False, "why_not": why} for name, why in NOT_OFFERED.items()}

@@ -50,15 +50,10 @@ class Blobs:
     @contextmanager
     def snapshot(self, tenant: str, digest: str, spool_in: str, go_on: GoOn) -> Iterator[tuple[BinaryIO, int]]:
         """The snapshot's bytes, checked against its digest, in a nameless file of `spool_in`'s file system."""
-        key = f"{tenant}/snapshots/{digest.removeprefix('sha256:')}.tar.gz"
         with tempfile.TemporaryFile(dir=spool_in) as spool, _store_errors(f"snapshot {digest}"):
             found = hashlib.sha256()
             size = 0
-            try:
-                content = obstore.get(self._store, key)
-            except FileNotFoundError:
-                raise SnapshotGone(digest) from None
-            for chunk in content.stream(_CHUNK):
+            for chunk in self._find(tenant, digest).stream(_CHUNK):
                 go_on()
                 found.update(chunk)
                 size += spool.write(chunk)
@@ -66,6 +61,16 @@ class Blobs:
                 raise Corrupt(f"snapshot {digest} has other content in the store: sha256:{found.hexdigest()}")
             spool.seek(0)
             yield spool, size
+
+    def _find(self, tenant: str, digest: str) -> "obstore.GetResult":
+        """The first upload of it that is there: each has a name of its own, and the content is the same. Before that
+        they had the digest's."""
+        named = f"{tenant}/snapshots/{digest.removeprefix('sha256:')}"
+        uploads = [found["path"] for page in obstore.list(self._store, f"{named}/") for found in page]
+        for key in (*uploads, f"{named}.tar.gz"):
+            with suppress(FileNotFoundError):
+                return obstore.get(self._store, key)
+        raise SnapshotGone(digest)
 
     def put(self, key: str, file: IO[bytes], size: int, go_on: GoOn) -> tuple[int, str]:
         """Store the next `size` bytes of `file` (fewer where it is shorter), whole or not at all; size and sha256.

@@ -1,56 +1,25 @@
 """What a person may ask of a job. Decided under the row's lock, so that the answer is final."""
 
-from typing import Annotated, Final
+from typing import Any, Final
 
 from fastapi import APIRouter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, WithJsonSchema
 from starlette.responses import Response
 
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, as_json, checked_id
-from services.api.domain import take_command
-from services.api.problems import Problem, job_not_found
+from services.api.permitted import STARTS_AGAIN, decide
+from services.api.problems import Problem
 from services.api.reads import Found
 from services.api.routes.jobs import views
+from services.api.routes.wishes import HoldBody, NothingBody, PauseBody, RetryBody, StopBody
 from shared.client.views import JobView
-from shared.contracts.given import printable
-from shared.lifecycle.inputs import AnyCommand, Hold, Release, Stop
+from shared.lifecycle.inputs import AnyCommand, Delete, Hold, Pause, Release, Resume, Retry, Stop
 
-_LONGEST_REASON: Final = 500
-
-Reason = Annotated[
-    str,
-    AfterValidator(printable("a reason", _LONGEST_REASON)),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _LONGEST_REASON}),
-]
-
-router = APIRouter(responses={200: {"model": JobView}})
+router = APIRouter()
+SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: {"model": JobView}}
 
 
-class StopBody(BaseModel):
-    """How to stop: `force` kills at once, `grace_seconds` lie between the polite signal and the kill."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    force: StrictBool = False
-    grace_seconds: StrictInt | None = Field(default=None, ge=0, le=86_400)
-
-
-class HoldBody(BaseModel):
-    """Why it is held."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    reason: Reason = "held by hand"
-
-
-class ReleaseBody(BaseModel):
-    """Nothing to say."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-@router.post("/jobs/{job}/stop")
+@router.post("/jobs/{job}/stop", responses=SHOWN)
 async def stop(job: str, api: ApiPart, caller: CallerPart, body: StopBody | None = None) -> Response:
     """Stop it: a waiting job at once; a running one is asked to end, and its outputs so far are copied back."""
     asked = body or StopBody()
@@ -58,7 +27,30 @@ async def stop(job: str, api: ApiPart, caller: CallerPart, body: StopBody | None
     return await _decide(api, caller, job, command)
 
 
-@router.post("/jobs/{job}/hold")
+@router.post("/jobs/{job}/pause", responses=SHOWN)
+async def pause(job: str, api: ApiPart, caller: CallerPart, body: PauseBody | None = None) -> Response:
+    """Pause it: a waiting job at once; a running one is asked to save its state and to end, its outputs are kept and
+    its GPUs freed. What an admin has paused, only an admin resumes."""
+    reason = (body or PauseBody()).reason
+    command = Pause(actor=caller.user, at=api.clock.now(), reason=reason, by_admin=caller.is_admin)
+    return await _decide(api, caller, job, command)
+
+
+@router.post("/jobs/{job}/resume", responses=SHOWN)
+async def resume(job: str, api: ApiPart, caller: CallerPart, body: NothingBody | None = None) -> Response:
+    """Let a paused job go on: it waits at the gates again, as the next attempt of the same run."""
+    return await _decide(api, caller, job, Resume(actor=caller.user, at=api.clock.now(), by_admin=caller.is_admin))
+
+
+@router.post("/jobs/{job}/retry", responses=SHOWN)
+async def retry(job: str, api: ApiPart, caller: CallerPart, body: RetryBody | None = None) -> Response:
+    """Try a failed or stopped job again, as the next attempt of the same run. `force`: also where nobody can prove that
+    its lost attempt is gone."""
+    force = (body or RetryBody()).force
+    return await _decide(api, caller, job, Retry(actor=caller.user, at=api.clock.now(), force=force))
+
+
+@router.post("/jobs/{job}/hold", responses=SHOWN)
 async def hold(job: str, api: ApiPart, caller: CallerPart, body: HoldBody | None = None) -> Response:
     """Keep a waiting job back until it is released."""
     reason = (body or HoldBody()).reason
@@ -66,23 +58,48 @@ async def hold(job: str, api: ApiPart, caller: CallerPart, body: HoldBody | None
     return await _decide(api, caller, job, command)
 
 
-@router.post("/jobs/{job}/release")
-async def release(job: str, api: ApiPart, caller: CallerPart, body: ReleaseBody | None = None) -> Response:
+@router.post("/jobs/{job}/release", responses=SHOWN)
+async def release(job: str, api: ApiPart, caller: CallerPart, body: NothingBody | None = None) -> Response:
     """Let a held job go on."""
     return await _decide(api, caller, job, Release(actor=caller.user, at=api.clock.now(), by_admin=caller.is_admin))
 
 
+@router.delete("/jobs/{job}", status_code=204)
+async def delete(job: str, api: ApiPart, caller: CallerPart) -> Response:
+    """Forget an ended job: its record, its outputs, and what it had submitted where no other job has submitted the
+    same. One that was deleted already is deleted."""
+    now = api.clock.now()
+    async with api.store.transaction() as tx:
+        record = await tx.lock_one(caller.tenant, checked_id(job))
+        if record is None:
+            if await api.reads.deleted_at(caller.tenant, job) is not None:
+                return Response(status_code=204)
+            raise await api.no_job(caller, job)
+        around = await tx.around([record], keep=False)
+        change, outcome = decide(record, Delete(actor=caller.user, at=now), around[job], now)
+        if change is None:
+            raise Problem("conflict", f"delete is not possible: {outcome.why}", state=record.state)
+        blob = await tx.delete(change)
+    if blob is not None:
+        await api.stored.remove_soon([blob])
+    return Response(status_code=204)
+
+
 async def _decide(api: Api, caller: Caller, job: str, command: AnyCommand) -> Response:
+    return as_json((await views(api, caller, [await decided(api, caller, job, command)]))[0])
+
+
+async def decided(api: Api, caller: Caller, job: str, command: AnyCommand) -> Found:
     """The job after the command. What is so already is no error; what is refused is, with the sentence why."""
     async with api.store.transaction() as tx:
         record = await tx.lock_one(caller.tenant, checked_id(job))
         if record is None:
-            raise job_not_found(job)
-        change, outcome = take_command(record, command, api.clock.now())
+            raise await api.no_job(caller, job)
+        around = await tx.around([record], keep=command.kind in STARTS_AGAIN)
+        change, outcome = decide(record, command, around[job], api.clock.now())
         if change is not None:
             await tx.apply([change])
     if outcome.what == "refused":
         raise Problem("conflict", f"{command.kind} is not possible: {outcome.why}", state=record.state)
     found = await api.job(caller, job)
-    shown = found if change is None else Found(change.record, found.spec)
-    return as_json((await views(api, caller, [shown]))[0])
+    return found if change is None else Found(change.record, found.spec, found.around)

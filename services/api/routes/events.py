@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from services.api.context import ApiPart, CallerPart, checked_id, number
-from services.api.problems import Problem, job_not_found
+from services.api.problems import Problem
 from services.api.streams import of_job, of_tenant
 from shared.lifecycle.states import TERMINAL
 
@@ -34,7 +34,7 @@ async def of_one_job(
     """With `Accept: text/event-stream` a stream that ends with the job, else the list of up to 1,000 events."""
     state = await api.reads.state(caller.tenant, checked_id(job))
     if state is None:
-        raise job_not_found(job)
+        raise await api.no_job(caller, job)
     if follow not in (None, "forever"):
         raise Problem("invalid", f"follow: {follow[:40]!r} was given; it is `forever`, or left out")
     mark = _job_mark(last_event_id if last_event_id is not None else after)

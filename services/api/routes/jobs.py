@@ -104,6 +104,7 @@ async def views(api: Api, caller: Caller, found: Sequence[Found]) -> list[dict[s
             one.spec,
             now,
             is_admin=caller.is_admin,
+            around=one.around,
             position=stand.positions.get(one.record.id),
             gates=stand.gates.get(one.record.id, ()),
         )

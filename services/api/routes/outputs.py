@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, checked_id
-from services.api.problems import Problem, job_not_found
+from services.api.problems import Problem
 from shared.contracts.queries import Manifest, OutputFile
 from shared.lifecycle.states import TERMINAL
 
@@ -74,7 +74,7 @@ async def _from_store(
 async def _manifest(api: Api, caller: Caller, job: str) -> Manifest:
     state = await api.reads.state(caller.tenant, checked_id(job))
     if state is None:
-        raise job_not_found(job)
+        raise await api.no_job(caller, job)
     answer = await api.asking.outputs(caller.tenant, job)
     if answer.key is not None:
         return await _large_manifest(api, caller, answer.key)

@@ -11,8 +11,8 @@ from services.api.context import ApiPart, CallerPart, as_json
 from services.api.domain import Change, take_command
 from services.api.pipelines_views import Pipelines, new_view, why_not_stopped
 from services.api.problems import Problem
-from services.api.routes.commands import StopBody
 from services.api.routes.jobs import IdempotencyKey
+from services.api.routes.wishes import StopBody
 from services.api.submission import Submission
 from services.api.submit import Key, New
 from shared.client.views import PipelinePage, PipelineView

@@ -2,30 +2,20 @@
 
 import hashlib
 import re
-import uuid
-from contextlib import suppress
 from typing import Final
 
 from fastapi import APIRouter, Request
-from obstore import delete_async, open_writer_async, rename_async
+from obstore import open_writer_async, rename_async
 from starlette.responses import Response
 
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, as_json
 from services.api.problems import Problem
+from services.api.stored import UPLOAD_HOURS, Upload
 
 router = APIRouter()
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _BUFFER_BYTES: Final = 5 * 1024 * 1024  # the smallest part that object stores take: memory per upload
-
-REMEMBER: Final = """
-INSERT INTO snapshots (tenant, digest, size_bytes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
-"""
-
-
-def snapshot_path(tenant: str, digest: str) -> str:
-    """Where a tenant's snapshot lies in the blob store."""
-    return f"{tenant}/snapshots/{digest.removeprefix('sha256:')}.tar.gz"
 
 
 @router.head("/snapshots/{digest}")
@@ -42,29 +32,35 @@ async def store(digest: str, request: Request, api: ApiPart, caller: CallerPart)
         async for _ in request.stream():  # read to the end: a client that is cut off reports a broken connection
             pass
         return as_json({"digest": digest, "stored": False})
-    size = await _receive(api, caller, digest, request)
-    await api.database.execute(REMEMBER, caller.tenant, digest, size)
+    size = await _store(api, caller, digest, request)
     return as_json({"digest": digest, "stored": True, "size_bytes": size}, 201)
 
 
-async def _receive(api: Api, caller: Caller, digest: str, request: Request) -> int:
-    """Write what comes in under a name of its own, and give it its own only when it is whole and right."""
-    incoming = f"{caller.tenant}/incoming/{uuid.uuid4().hex}"
-    sum_, size = hashlib.sha256(), 0
+async def _store(api: Api, caller: Caller, digest: str, request: Request) -> int:
+    """Receive it and know it by its digest; its size."""
+    upload = await api.stored.begin(caller.tenant, digest)
     try:
-        async with open_writer_async(api.blobs, incoming, buffer_size=_BUFFER_BYTES) as writer:
-            async for chunk in request.stream():
-                sum_.update(chunk)
-                size += len(chunk)
-                await writer.write(chunk)
-        if f"sha256:{sum_.hexdigest()}" != digest:
-            detail = f"{digest} was announced, and {size} bytes came whose digest is sha256:{sum_.hexdigest()}"
-            raise Problem("invalid", f"{detail}: send the file again")
-        await rename_async(api.blobs, incoming, snapshot_path(caller.tenant, digest))
+        size = await _receive(api, digest, upload, request)
+        if not await api.stored.remember(caller.tenant, digest, size, upload):
+            raise Problem("conflict", f"the upload took more than {UPLOAD_HOURS} hours: send the file again, faster")
     except BaseException:
-        with suppress(Exception):
-            await delete_async(api.blobs, incoming)
+        await api.stored.remove_soon([upload.incoming, upload.whole])
         raise
+    return size
+
+
+async def _receive(api: Api, digest: str, upload: Upload, request: Request) -> int:
+    """Write what comes in under a name of its own, and let the stager find it only when it is whole and right."""
+    sum_, size = hashlib.sha256(), 0
+    async with open_writer_async(api.blobs, upload.incoming, buffer_size=_BUFFER_BYTES) as writer:
+        async for chunk in request.stream():
+            sum_.update(chunk)
+            size += len(chunk)
+            await writer.write(chunk)
+    if f"sha256:{sum_.hexdigest()}" != digest:
+        detail = f"{digest} was announced, and {size} bytes came whose digest is sha256:{sum_.hexdigest()}"
+        raise Problem("invalid", f"{detail}: send the file again")
+    await rename_async(api.blobs, upload.incoming, upload.whole)
     return size
 
 

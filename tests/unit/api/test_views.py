@@ -59,8 +59,8 @@ def test_writes_milliseconds_as_seconds() -> None:
 def test_says_why_an_action_is_not_possible() -> None:
     actions = job_view(_running(1, NOW), {}, NOW, is_admin=False)["actions"]
     assert actions["stop"] == {"allowed": True, "why_not": None}
-    assert not actions["hold"]["allowed"]
-    assert "not offered by this version" in actions["pause"]["why_not"]
+    assert actions["hold"] == {"allowed": False, "why_not": "it was let through already: pause it instead"}
+    assert "not offered by this version" in actions["recopy"]["why_not"]
     assert {"stop", "pause", "resume", "retry", "delete"} <= set(actions)
 
 

@@ -1,0 +1,79 @@
+"""What decides about a command beside the job's own record: whether its snapshot is stored, how its pipeline stands.
+Pure: the same answer for what is shown and for what is done."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from services.api.domain import Change, take_command
+from shared.lifecycle.actions import ACTIONS, command_of
+from shared.lifecycle.inputs import AnyCommand
+from shared.lifecycle.outcome import Outcome
+from shared.lifecycle.record import JobRecord
+
+STARTS_AGAIN: Final = frozenset({"resume", "retry"})
+"""Commands after which the working directory is needed once more."""
+NOT_OFFERED: Final[Mapping[str, str]] = {"recopy": "copying outputs again is not offered by this version"}
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is true around a job: the snapshot that its spec names, whether a step of its pipeline has not ended, and
+    the steps of that which were deleted, as (index, name)."""
+
+    snapshot: str | None = None
+    is_stored: bool = True
+    pipeline_moves: bool = False
+    deleted_steps: tuple[tuple[int, str], ...] = ()
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "Around":
+        """From the columns of `reads.AROUND`."""
+        gone = tuple((step["index"], step["name"]) for step in row["gone"] or ())
+        return cls(row["snapshot"], row["stored"], row["moves"], gone)
+
+
+NOTHING_AROUND: Final = Around()
+
+
+def decide(record: JobRecord, command: AnyCommand, around: Around, now: datetime) -> tuple[Change | None, Outcome]:
+    """What becomes of a person's wish: `take_command`, unless what is around the job forbids it."""
+    change, outcome = take_command(record, command, now)
+    why_not = None if change is None else _why_not(record, command.kind, around)
+    return (change, outcome) if why_not is None else (None, Outcome("refused", why_not))
+
+
+def job_actions(record: JobRecord, around: Around, now: datetime, *, is_admin: bool) -> dict[str, dict[str, Any]]:
+    """Every action with whether it is possible now, and if not, the sentence why: the one that the call would give."""
+    answers: dict[str, dict[str, Any]] = {}
+    for name in ACTIONS:
+        if name in NOT_OFFERED:
+            answers[name] = {"allowed": False, "why_not": NOT_OFFERED[name]}
+            continue
+        outcome = decide(record, command_of(name, "somebody", now, by_admin=is_admin), around, now)[1]
+        answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
+    return answers
+
+
+def _why_not(record: JobRecord, kind: str, around: Around) -> str | None:
+    if kind in STARTS_AGAIN:
+        return snapshot_gone(around) or _outputs_gone(record, around.deleted_steps)
+    if kind == "delete" and record.pipeline is not None and around.pipeline_moves:
+        return (
+            f"its pipeline {record.pipeline.id} has not ended, and a step may need what this one left: "
+            "wait for its end, or stop it"
+        )
+    return None
+
+
+def snapshot_gone(around: Around) -> str | None:
+    """The sentence about a working directory that is not stored any more."""
+    return None if around.is_stored else f"its snapshot {around.snapshot} is gone: submit it again"
+
+
+def _outputs_gone(record: JobRecord, deleted: Sequence[tuple[int, str]]) -> str | None:
+    if record.pipeline is None:
+        return None
+    before = sorted(step for step in deleted if step[0] < record.pipeline.index)
+    return f"step {before[0][1]} was deleted, and its outputs with it: submit the pipeline again" if before else None
