@@ -89,6 +89,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         service.log,
         service.metrics,
         lease_seconds=settings.launch_lease_seconds,
+        stop_grace_seconds=settings.stop_grace_seconds,
         restoring=lambda: service.standing.restoring,
     )
     ending = Ending(store, backend, service.clock, service.log, service.metrics)

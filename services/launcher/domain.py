@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from signal import Signals as Numbers
 from typing import Final
 
 from shared.backends.local.names import submission_name
@@ -12,6 +13,7 @@ from shared.lifecycle.picture import picture
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import ACTIVE, Desired
 from shared.lifecycle.states import State as JobState
+from shared.lifecycle.usage import remaining_seconds
 
 ONLY: Final = "s1"
 """Ends every submission's name. It never varies: whoever asks again asks for the very same submission."""
@@ -39,8 +41,9 @@ class State(StrEnum):
 class Launch:
     """One row of `launches`. `(epoch, seq)` is the newest record that asked something of it.
 
-    `grace_seconds` is set once an end is asked for; 0 kills at once. `witnessed`: how it ended is in the job's record,
-    so that its records at the backend may go.
+    `grace_seconds` is set once an end is asked for; 0 kills at once. `pausing`: that end is a pause. `stop_asked_*` is
+    what the backend was asked for, None where it was not asked for what is wanted now. `witnessed`: how it ended is in
+    the job's record, so that its records at the backend may go.
     """
 
     job: str
@@ -55,6 +58,8 @@ class Launch:
     gpus: int
     time_limit_seconds: int | None
     next_at: datetime
+    resumed: bool = False
+    workstation: bool = False
     owner: str | None = None
     token: str | None = None
     deadline: datetime | None = None
@@ -62,6 +67,8 @@ class Launch:
     tries: int = 0
     waits_for: str | None = None
     grace_seconds: float | None = None
+    stop_signal: int | None = None
+    pausing: bool = False
     stop_asked_at: datetime | None = None
     stop_asked_grace: float | None = None
     accepted_n: int | None = None
@@ -97,14 +104,27 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Graces:
+    """What the deployment gives a command between the signal and SIGKILL, where its job says nothing about it."""
+
+    stop_seconds: float
+    checkpoint_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
-    """The attempt is to end, within `grace_seconds`."""
+    """The attempt is to end: by `signal`, within `grace_seconds`."""
 
     grace_seconds: float
+    signal: int = Numbers.SIGTERM
+    pausing: bool = False
+
+
+AT_ONCE: Final = Ending(0)
 
 
 def decide(
-    record: JobRecord, rows: Mapping[int, Launch], *, deployment: str, default_grace: float, now: datetime
+    record: JobRecord, rows: Mapping[int, Launch], *, deployment: str, graces: Graces, now: datetime
 ) -> Decision:
     """What `record` means for the job's rows (by attempt). Lower is dropped, equal is a question, newer is acted on."""
     newest = max((row.seen for row in rows.values()), default=None)
@@ -116,7 +136,7 @@ def decide(
         return Decision(answered=(row,))
     changed = [_overtaken(old, now) for number, old in rows.items() if number < record.attempt]
     over = _is_over(record)
-    ending = _ending(record, over, default_grace)
+    ending = _ending(record, over, graces)
     owed = duties(record) & {Duty.LAUNCH, Duty.STOP, Duty.SEAL_LAUNCH}
     if row is None:
         wanted = ending is not None if over else owed
@@ -125,7 +145,7 @@ def decide(
     again = (row,) if record.epoch > row.epoch else ()
     after = replace(row, epoch=record.epoch, seq=record.seq, witnessed=row.witnessed or _is_witnessed(record, over))
     if ending is not None:
-        after = end(after, ending.grace_seconds, now)
+        after = end(after, ending, now)
     elif row.state is State.INTENT:
         after = replace(after, directory=_directory(record) or row.directory)
     if not again and not owed and replace(after, seq=row.seq) == row:
@@ -133,21 +153,35 @@ def decide(
     return Decision(changed=(after, *_real(changed, rows)), answered=again)
 
 
-def end(row: Launch, grace_seconds: float, now: datetime) -> Launch:
-    """The row, asked to end: a shorter grace counts, a longer one does not take back an earlier."""
+def end(row: Launch, ending: Ending, now: datetime) -> Launch:
+    """The row, asked to end. A stop after a pause is asked for anew, with a grace of its own; a pause after a stop
+    changes nothing. Of two stops, or two pauses, the shorter grace counts."""
     if row.state is State.SEALED:
         return row
-    grace = grace_seconds if row.grace_seconds is None else min(row.grace_seconds, grace_seconds)
     return replace(
-        row,
+        _wanted(row, ending),
         state=State.REVOKING,
-        grace_seconds=grace,
         next_at=now,
         token=None,
         deadline=None,
         tries=0 if row.state is not State.REVOKING else row.tries,
         waits_for=None,
     )
+
+
+def _wanted(row: Launch, ending: Ending) -> Launch:
+    if row.grace_seconds is None or (row.pausing and not ending.pausing):
+        return replace(
+            row,
+            grace_seconds=ending.grace_seconds,
+            stop_signal=int(ending.signal),
+            pausing=ending.pausing,
+            stop_asked_at=None,
+            stop_asked_grace=None,
+        )
+    if ending.pausing and not row.pausing:
+        return row
+    return replace(row, grace_seconds=min(row.grace_seconds, ending.grace_seconds))
 
 
 def _is_over(record: JobRecord) -> bool:
@@ -160,26 +194,33 @@ def _is_witnessed(record: JobRecord, over: bool) -> bool:
     return over or seen.exited is not None or seen.lost is not None
 
 
-def _ending(record: JobRecord, over: bool, default_grace: float) -> Ending | None:
+def _ending(record: JobRecord, over: bool, graces: Graces) -> Ending | None:
     """Whether the attempt is to end now, and how gently."""
     if over:
-        return Ending(0) if picture(record.current).launcher_asked else None
+        return AT_ONCE if picture(record.current).launcher_asked else None
     owed = duties(record)
     if Duty.SEAL_LAUNCH in owed:
-        return Ending(0)
+        return AT_ONCE
     if Duty.STOP not in owed:
         return None
-    wish = record.wish
-    if wish is None or record.desired_state is Desired.RUN:
-        return Ending(default_grace)
-    if wish.force:
-        return Ending(0)
-    return Ending(default_grace if wish.grace_seconds is None else float(wish.grace_seconds))
+    wish, signals = record.wish, record.signals
+    if record.desired_state is Desired.PAUSED:
+        grace = _first(signals.checkpoint_grace_seconds, graces.checkpoint_seconds)
+        return Ending(grace, Numbers[f"SIG{signals.checkpoint_signal}"], pausing=True)
+    if wish is not None and wish.force:
+        return AT_ONCE
+    asked = None if wish is None else wish.grace_seconds
+    return Ending(_first(asked, signals.stop_grace_seconds, graces.stop_seconds))
+
+
+def _first(*seconds: float | None) -> float:
+    """The first that is given; the last always is."""
+    return float(next(given for given in seconds if given is not None))
 
 
 def _overtaken(row: Launch, now: datetime) -> Launch:
     """A newer attempt ends everything older."""
-    return replace(end(row, 0, now), witnessed=True)
+    return replace(end(row, AT_ONCE, now), witnessed=True)
 
 
 def _real(changed: list[Launch], rows: Mapping[int, Launch]) -> tuple[Launch, ...]:
@@ -204,8 +245,10 @@ def _begin(record: JobRecord, ending: Ending | None, deployment: str, now: datet
         directory=_directory(record),
         spec_digest=record.spec_digest,
         gpus=record.resources.gpus,
-        time_limit_seconds=record.resources.time_limit_seconds,
+        time_limit_seconds=remaining_seconds(record),
         next_at=now,
+        resumed=record.current.origin == "resume",
+        workstation=record.kind == "workstation",
         witnessed=_is_witnessed(record, _is_over(record)),
     )
-    return row if ending is None else end(row, ending.grace_seconds, now)
+    return row if ending is None else end(row, ending, now)

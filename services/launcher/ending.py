@@ -111,10 +111,10 @@ class Ending:
                     if not await self._swept(gone):
                         return waiting(row, now, "processes of it are left that would not end")
                     return sealed(row, ran=ran, now=self._clock.now())
-                case AskToStop(submissions, grace_seconds):
+                case AskToStop(submissions, grace_seconds, number, pausing):
                     failpoints.reach("kill.before")
                     for name in submissions:
-                        await self._backend.stop(name, grace_seconds)
+                        await self._backend.stop(name, grace_seconds, number, pausing=pausing)
                     failpoints.reach("kill.after")
                     return asked(row, grace_seconds, now)
                 case KillNow(submissions):

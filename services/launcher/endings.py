@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from signal import SIGTERM
 from typing import Final
 
 from services.launcher.domain import Launch, State
@@ -33,10 +34,12 @@ class Sealable:
 
 @dataclass(frozen=True, slots=True)
 class AskToStop:
-    """Ask these to end within `grace_seconds`."""
+    """Ask these to end, by this signal, within `grace_seconds`."""
 
     submissions: tuple[str, ...]
     grace_seconds: float
+    signal: int = SIGTERM
+    pausing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def next_step(row: Launch, holders: Sequence[Holder], now: datetime) -> Step:
         return Sealable(ran=any(_ran(holder) for holder in holders), gone=gone)
     grace = row.grace_seconds or 0.0
     if row.stop_asked_at is None or row.stop_asked_grace is None or grace < row.stop_asked_grace:
-        return AskToStop(alive, grace)
+        return AskToStop(alive, grace, SIGTERM if row.stop_signal is None else row.stop_signal, row.pausing)
     if now >= row.stop_asked_at + timedelta(seconds=row.stop_asked_grace + _MARGIN_SECONDS):
         return KillNow(alive)
     return Wait()

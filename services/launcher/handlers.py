@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from services.launcher.domain import Decision, Launch, State, decide
+from services.launcher.domain import Decision, Graces, Launch, State, decide
 from services.launcher.settings import LauncherSettings
 from services.launcher.store import Store
 from shared.contracts.events import decode_event, newest_by_job
@@ -26,6 +26,7 @@ class JobEvents:
     ) -> None:
         self._store = store
         self._settings = settings
+        self._graces = Graces(settings.stop_grace_seconds, settings.checkpoint_grace_seconds)
         self._clock = clock
         self._to_launch = to_launch
         self._to_end = to_end
@@ -72,7 +73,7 @@ class JobEvents:
             record,
             rows,
             deployment=self._settings.deployment,
-            default_grace=self._settings.stop_grace_seconds,
+            graces=self._graces,
             now=self._clock.now(),
         )
         return decision if answer else replace(decision, answered=())

@@ -43,6 +43,7 @@ class Launching:
         meter: Meter,
         *,
         lease_seconds: float,
+        stop_grace_seconds: float,
         restoring: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -51,6 +52,7 @@ class Launching:
         self._clock = clock
         self._log = log
         self._lease = timedelta(seconds=lease_seconds)
+        self._stop_grace_seconds = stop_grace_seconds
         self._restoring = restoring
         self._launched = meter.create_counter("tidegate_launches", description="Launches by what the backend answered")
         self._complained: str | None = None
@@ -89,7 +91,7 @@ class Launching:
             if row.key in known:
                 continue
             spec = specs.get((row.tenant, row.spec_digest))
-            made = _unknown_spec(row) if spec is None else request(row, spec)
+            made = _unknown_spec(row) if spec is None else request(row, spec, self._stop_grace_seconds)
             if isinstance(made, Never):
                 known[row.key] = made
             else:

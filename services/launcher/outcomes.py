@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from signal import Signals
 from typing import Final, assert_never
 
 from services.launcher.domain import Launch, State
@@ -93,11 +94,14 @@ def pause_seconds(tries: int) -> float:
     return float(min(_FIRST_PAUSE_SECONDS * 2 ** min(tries, 16), _LONGEST_PAUSE_SECONDS))
 
 
-def request(row: Launch, spec: JobSpec) -> LaunchRequest | Never:
+def request(row: Launch, spec: JobSpec, stop_grace_seconds: float) -> LaunchRequest | Never:
     """The order for the backend; a directory that is not the attempt's own is refused.
 
-    The backend sets TIDEGATE_JOB_ID and its like itself, over whatever the job brought.
+    The backend sets TIDEGATE_JOB_ID and its like itself, over whatever the job brought. `stop_grace_seconds` is for a
+    job that says nothing about what it needs at its time limit.
     """
+    if row.time_limit_seconds == 0:
+        return Never(EndReason.LAUNCH_REFUSED, "its maximum lifetime is used up: start another workstation")
     place = f"work/{row.tenant}/{row.job}/a{row.attempt}/"
     directory = row.directory or ""
     name = directory.removeprefix(place)
@@ -115,5 +119,10 @@ def request(row: Launch, spec: JobSpec) -> LaunchRequest | Never:
         environment=dict(spec.env),
         gpus=row.gpus,
         time_limit_seconds=row.time_limit_seconds,
+        stop_grace_seconds=stop_grace_seconds if spec.stop_grace_seconds is None else spec.stop_grace_seconds,
+        warning_signal=None if spec.warning_signal is None else Signals[f"SIG{spec.warning_signal}"],
+        warning_seconds=spec.warning_seconds,
+        resumed=row.resumed,
+        workstation=row.workstation,
         not_after=row.deadline,
     )

@@ -18,7 +18,10 @@ class LauncherSettings(ServiceSettings):
     deployment: Word = "tidegate"
     """Stands in the names of submissions, so that two deployments on one cluster do not take each other's jobs."""
     stop_grace_seconds: float = Field(default=10, ge=0, le=86_400)
-    """Between SIGTERM and SIGKILL, where the person who stops a job says nothing about it."""
+    """Between SIGTERM and SIGKILL, at a stop and at the time limit, where neither the person who stops a job nor the
+    job says anything about it."""
+    checkpoint_grace_seconds: float = Field(default=60, ge=0, le=86_400)
+    """Between the checkpoint signal of a pause and SIGKILL, where the job says nothing about it."""
     launch_lease_seconds: float = Field(default=15, ge=1, le=3600)
     """After this a launch whose launcher went silent is taken over by another; the backend refuses it from then on."""
     restore_window_seconds: float = Field(default=604_800, ge=0)

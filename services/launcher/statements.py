@@ -15,6 +15,8 @@ TYPES: Final[Mapping[str, str]] = {
     "spec_digest": "text",
     "gpus": "integer",
     "time_limit_seconds": "integer",
+    "resumed": "boolean",
+    "workstation": "boolean",
     "next_at": "timestamptz",
     "owner": "text",
     "token": "text",
@@ -23,6 +25,8 @@ TYPES: Final[Mapping[str, str]] = {
     "tries": "integer",
     "waits_for": "text",
     "grace_seconds": "double precision",
+    "stop_signal": "integer",
+    "pausing": "boolean",
     "stop_asked_at": "timestamptz",
     "stop_asked_grace": "double precision",
     "accepted_n": "bigint",
@@ -37,7 +41,17 @@ TYPES: Final[Mapping[str, str]] = {
     "released": "boolean",
     "answers": "integer",
 }
-FIXED: Final = ("job", "attempt", "tenant", "submission", "spec_digest", "gpus", "time_limit_seconds")
+FIXED: Final = (
+    "job",
+    "attempt",
+    "tenant",
+    "submission",
+    "spec_digest",
+    "gpus",
+    "time_limit_seconds",
+    "resumed",
+    "workstation",
+)
 CHANGING: Final = tuple(name for name in TYPES if name not in FIXED)
 
 ALL: Final = ", ".join(TYPES)

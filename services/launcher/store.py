@@ -177,14 +177,23 @@ class Store:
 def _merged(mine: Launch, held: Launch) -> Launch:
     """My work's result over what events have changed in the row meanwhile."""
     grace = [seconds for seconds in (mine.grace_seconds, held.grace_seconds) if seconds is not None]
+    wanted = replace(mine, grace_seconds=min(grace, default=None))
+    if mine.pausing and not held.pausing:  # a stop came, and what was asked of the backend meanwhile was the pause
+        wanted = replace(
+            mine,
+            grace_seconds=held.grace_seconds,
+            pausing=False,
+            stop_asked_at=held.stop_asked_at,
+            stop_asked_grace=held.stop_asked_grace,
+        )
     return replace(
-        mine,
+        wanted,
         epoch=held.epoch,
         seq=held.seq,
         witnessed=held.witnessed,
         answers=held.answers,
         directory=held.directory,
-        grace_seconds=min(grace, default=None),
+        stop_signal=held.stop_signal,
         next_at=min(mine.next_at, held.next_at) if _hurried(mine, held) else mine.next_at,
     )
 

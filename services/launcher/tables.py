@@ -49,6 +49,8 @@ class Launches(Base, table=True):
     spec_digest: str = Field(sa_column=Column(Text, nullable=False))
     gpus: int
     time_limit_seconds: int | None
+    resumed: bool = Field(sa_column_kwargs={"server_default": text("false")})
+    workstation: bool = Field(sa_column_kwargs={"server_default": text("false")})
     owner: str | None = Field(sa_column=Column(Text))
     token: str | None = Field(sa_column=Column(Text))
     deadline: datetime | None = Field(sa_column=Column(_MOMENT))
@@ -57,6 +59,8 @@ class Launches(Base, table=True):
     next_at: datetime = Field(sa_column=Column(_MOMENT, nullable=False))
     waits_for: str | None = Field(sa_column=Column(Text))
     grace_seconds: float | None
+    stop_signal: int | None
+    pausing: bool = Field(sa_column_kwargs={"server_default": text("false")})
     stop_asked_at: datetime | None = Field(sa_column=Column(_MOMENT))
     stop_asked_grace: float | None
     accepted_n: int | None = Field(sa_column=Column(BigInteger))

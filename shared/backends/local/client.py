@@ -72,12 +72,17 @@ class LocalClient:
         except HostUnreachable as error:
             raise CouldNotAsk(str(error)) from error
 
-    async def stop(self, submission: str, grace_seconds: float, signal_number: int = signal.SIGTERM) -> StopAnswer:
+    async def stop(
+        self, submission: str, grace_seconds: float, signal_number: int = signal.SIGTERM, *, pausing: bool = False
+    ) -> StopAnswer:
         """Ask for the end: the signal to all its processes now, SIGKILL after the grace. On disk when this returns.
 
-        Asked again, the shorter grace counts. A submission that has not started yet will not.
+        A stop after a pause counts with its own grace; a pause after a stop changes nothing; of two stops, or two
+        pauses, the shorter grace counts. A submission that has not started yet will not.
         """
-        return await self._in_thread(lambda: ending.stop(self.root, submission, grace_seconds, signal_number))
+        return await self._in_thread(
+            lambda: ending.stop(self.root, submission, grace_seconds, signal_number, pausing=pausing)
+        )
 
     async def kill(self, submission: str, timeout_seconds: float = 30.0) -> KillAnswer:
         """End it now and wait: for the record of its end, or for the proof that nothing of it is left.

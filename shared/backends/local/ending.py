@@ -21,7 +21,7 @@ _SUPERVISOR_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 
 
-def stop(root: str, submission: str, grace_seconds: float, signal_number: int) -> StopAnswer:
+def stop(root: str, submission: str, grace_seconds: float, signal_number: int, *, pausing: bool = False) -> StopAnswer:
     """Write the request, then nudge the supervisor. One whose writer dies in between is found within a second."""
     seen = look(root, submission)
     if seen is None:
@@ -35,8 +35,11 @@ def stop(root: str, submission: str, grace_seconds: float, signal_number: int) -
         "at": utc(now_ms()),
         "grace_seconds": grace_seconds,
         "signal": int(signal_number),
+        "pausing": pausing,
     }
     path = layout.record_path(root, submission, layout.STOP)
+    if pausing and _is_stopped(path):
+        return StopAnswer.ASKED
     write_record(path, request, durable=True)
     _signal_supervisor(root, seen, NUDGE)
     if look(root, submission) is None:  # ended and released by another in between: nobody would clear the request away
@@ -80,7 +83,16 @@ def release(root: str, submission: str) -> ReleaseAnswer:
             os.rename(path, f"{target}/{os.path.basename(path)}")
         except FileNotFoundError:
             continue
+    for kind in layout.WORKSTATION_KINDS:  # of a supervisor that was killed
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(layout.record_path(root, submission, kind))
     return ReleaseAnswer.RELEASED
+
+
+def _is_stopped(path: str) -> bool:
+    """Was a stop asked for, which a pause must not take the place of?"""
+    before = read_record(path)
+    return before is not None and before.get("pausing") is not True
 
 
 def _sweep(root: str, submission: str) -> int:

@@ -6,6 +6,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+RESUME = "TIDEGATE_RESUME"
+PORT, SECRET, HEARTBEAT = "TIDEGATE_PORT", "TIDEGATE_SECRET", "TIDEGATE_HEARTBEAT"
+# Ours to set or to leave out: a job that was submitted with another job's environment is not that job.
+_NOT_INHERITED = (RESUME, PORT, SECRET, HEARTBEAT)
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # sun_path holds 108 bytes, and multiprocessing puts sockets with names of about 40 below TMPDIR: unix(7).
 _TMPDIR_LENGTH_MAX = 64
@@ -27,6 +31,8 @@ def build(
     if len(os.fsencode(home)) <= _TMPDIR_LENGTH_MAX:
         environment["TMPDIR"] = home
     environment.update(given)
+    for name in _NOT_INHERITED:
+        environment.pop(name, None)
     environment["HOME"] = home
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in devices)
     environment.update(own)

@@ -20,6 +20,8 @@ class LaunchRequest:
 
     `environment` may hold secrets: its values are never written to disk. The host adds TIDEGATE_*, HOME and
     CUDA_VISIBLE_DEVICES. After `not_after` the host refuses: a launch never outlives the launcher's own deadline.
+    `warning_signal` is sent `warning_seconds` before the time limit; at the limit it gets SIGTERM, and SIGKILL after
+    `stop_grace_seconds`. A workstation gets a port and a secret, and its activity is recorded.
     """
 
     submission: str
@@ -30,6 +32,11 @@ class LaunchRequest:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     gpus: int = 0
     time_limit_seconds: int | None = None
+    stop_grace_seconds: float = 30.0
+    warning_signal: int | None = None
+    warning_seconds: int = 60
+    resumed: bool = False
+    workstation: bool = False
     not_after: datetime | None = None
 
     def __post_init__(self) -> None:
@@ -47,6 +54,11 @@ class LaunchRequest:
             "env": dict(self.environment),
             "gpus": self.gpus,
             "time_limit_seconds": self.time_limit_seconds,
+            "stop_grace_seconds": self.stop_grace_seconds,
+            "warning_signal": None if self.warning_signal is None else int(self.warning_signal),
+            "warning_seconds": self.warning_seconds,
+            "resumed": self.resumed,
+            "workstation": self.workstation,
             "not_after_ms": int(self.not_after.timestamp() * 1000) if self.not_after is not None else None,
         }
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 
 from shared.backends.local import layout, names
 
 GPUS_MAX = 1024
+# What an order of an earlier launcher, which does not say, means.
+LIMIT_GRACE_SECONDS, WARNING_SECONDS = 30, 60
+SECONDS_MAX = 2**31
 
 
 class OrderError(ValueError):
@@ -33,7 +37,12 @@ class Order:
         self.environment = _environment(fields)
         self.run = _text(fields, "run")
         self.gpus = _number(fields, "gpus", GPUS_MAX) or 0
-        self.time_limit_seconds = _number(fields, "time_limit_seconds", 2**31)
+        self.time_limit_seconds = _number(fields, "time_limit_seconds", SECONDS_MAX)
+        self.stop_grace_seconds = _seconds(fields, "stop_grace_seconds", LIMIT_GRACE_SECONDS)
+        self.warning_signal = _number(fields, "warning_signal", signal.NSIG - 1)
+        self.warning_seconds = _seconds(fields, "warning_seconds", WARNING_SECONDS)
+        self.resumed = fields.get("resumed") is True
+        self.workstation = fields.get("workstation") is True
         self.not_after_ms = _number(fields, "not_after_ms", 2**53)
 
     def attempt_directory(self, root: str) -> str:
@@ -88,4 +97,13 @@ def _number(fields: Mapping[str, object], name: str, most: int) -> int | None:
         return None
     if type(value) is not int or not 0 <= value <= most:
         raise OrderError(f"{name} must be a whole number from 0 to {most}, not {value!r}")
+    return value
+
+
+def _seconds(fields: Mapping[str, object], name: str, otherwise: float) -> float:
+    value = fields.get(name)
+    if value is None:
+        return otherwise
+    if type(value) not in (int, float) or not isinstance(value, (int, float)) or not 0 <= value <= SECONDS_MAX:
+        raise OrderError(f"{name} must be a number of seconds from 0 to {SECONDS_MAX}, not {value!r}")
     return value

@@ -7,11 +7,11 @@ when there is no child left.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 
-from shared.backends.local import command, environment, linux, oom, ownership, processes, sweeping
+from shared.backends.local import command, environment, linux, oom, ownership, processes, sweeping, workstation
+from shared.backends.local.deadlines import Deadlines, Due
 from shared.backends.local.moments import monotonic_ms, now_ms
 from shared.backends.local.orders import Order
 from shared.backends.local.recording import Recorder
@@ -26,7 +26,6 @@ OUT_OF_MEMORY = "out_of_memory"
 SUPERVISOR_FAILED = "supervisor_failed"
 
 NUDGE = signal.SIGUSR1
-TIME_LIMIT_GRACE_SECONDS = 30
 # A nudge tells of a stop request at once; this finds the request whose writer died before nudging.
 _LOOK_SECONDS = 1.0
 _WAKERS = {signal.SIGCHLD, NUDGE}
@@ -45,8 +44,7 @@ class Supervisor:
         self.wait_status: int | None = None
         self.max_rss_bytes: int | None = None
         self.stop_seen_ms: int | None = None
-        self.kill_at_ms: int | None = None
-        self.over_limit = False
+        self.deadlines = Deadlines(0, None, 0, None)
         self.start_recorded = False
 
     def live(self) -> None:
@@ -111,8 +109,19 @@ class Supervisor:
             "TIDEGATE_OUTPUT_DIR": directory,
             sweeping.MARKER: order.submission,
         }
+        if order.resumed:
+            own[environment.RESUME] = "1"
+        desk = workstation.prepare(self.records.root, order.submission, here) if order.workstation else None
+        if desk is not None:
+            own |= desk.variables()
         variables = environment.build(order.environment, own=own, attempt_directory=here, devices=self.devices)
         self.started_ms, self.started_monotonic_ms = now_ms(), monotonic_ms()
+        self.deadlines = Deadlines(
+            self.started_monotonic_ms,
+            order.time_limit_seconds,
+            int(order.stop_grace_seconds * 1000),
+            None if order.warning_signal is None else order.warning_seconds,
+        )
         user = (self.uid, self.gid) if as_root else None
         failpoints.reach("start.before")
         self.pid = command.start(order.command, variables, directory, user, output)
@@ -120,6 +129,8 @@ class Supervisor:
             os.close(fd)
         failpoints.reach("start.after")
         self.start_recorded = self.records.start(self.pid, self.started_ms)
+        if desk is not None:
+            workstation.watch(desk, self.started_ms, self.devices)
 
     def _open_log(self, name: str) -> int:
         path = f"{self.records.attempt_directory}/logs/{name}"
@@ -141,24 +152,17 @@ class Supervisor:
                 self._heed_clock()
 
     def _patience(self) -> float:
-        until = _LOOK_SECONDS
-        if self.kill_at_ms is not None:
-            until = min(until, (self.kill_at_ms - monotonic_ms()) / 1000)
-        limit = self._limit_ms()
-        if limit is not None and not self.over_limit:
-            until = min(until, (limit - monotonic_ms()) / 1000)
+        due = self.deadlines.next_ms()
+        until = _LOOK_SECONDS if due is None else min(_LOOK_SECONDS, (due - monotonic_ms()) / 1000)
         return max(until, 0.001)
-
-    def _limit_ms(self) -> int | None:
-        seconds = self.order.time_limit_seconds
-        return None if seconds is None else self.started_monotonic_ms + seconds * 1000
 
     def _heed_stop(self) -> None:
         request = self.records.stop_request()
         if request is None:
             return
-        signal_number, grace_ms = _asked(request)
-        if self.stop_seen_ms is None:
+        signal_number, grace_ms, pausing = _asked(request)
+        # After the limit the end is the limit's, however soon it is wanted now.
+        if self.stop_seen_ms is None and not self.deadlines.over_limit:
             failpoints.reach("stop.before")
             self.stop_seen_ms = now_ms()
             self.records.stop_seen(self.stop_seen_ms)
@@ -167,25 +171,25 @@ class Supervisor:
             if self.wait_status is not None:
                 self.stop_seen_ms = None  # it had ended by itself before any signal was sent
                 return
-        self._end_within(grace_ms, signal_number)
+        if self.deadlines.ask(monotonic_ms(), grace_ms, pausing=pausing):
+            self._tell(signal_number if grace_ms > 0 else signal.SIGKILL)
 
     def _heed_clock(self) -> None:
-        now = monotonic_ms()
-        limit = self._limit_ms()
-        if limit is not None and now >= limit and not self.over_limit:
-            self.over_limit = True
-            self._end_within(TIME_LIMIT_GRACE_SECONDS * 1000, signal.SIGTERM)
-        if self.kill_at_ms is not None and now >= self.kill_at_ms:
-            processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
-            self.kill_at_ms = now + 100
+        match self.deadlines.due(monotonic_ms()):
+            case Due.WARN:
+                self._tell(self.order.warning_signal or signal.SIGTERM)
+            case Due.LIMIT:
+                self._tell(signal.SIGTERM if self.deadlines.limit_grace_ms > 0 else signal.SIGKILL)
+            case Due.KILL:
+                self._tell(signal.SIGKILL)
 
-    def _end_within(self, grace_ms: int, signal_number: int) -> None:
-        deadline = monotonic_ms() + grace_ms
-        self.kill_at_ms = deadline if self.kill_at_ms is None else min(self.kill_at_ms, deadline)
-        if grace_ms > 0:
-            processes.signal_all(processes.descendants(os.getpid()), self.pid, signal_number)
+    def _tell(self, signal_number: int) -> None:
+        """Signal everything of the job, whatever its session."""
+        everything = processes.descendants(os.getpid())
+        if signal_number == signal.SIGKILL:
+            processes.kill_all(everything, os.getpgrp())
         else:
-            processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
+            processes.signal_all(everything, self.pid, signal_number)
 
     def _reap(self) -> None:
         while True:
@@ -222,7 +226,7 @@ class Supervisor:
             killed_by = os.WTERMSIG(self.wait_status)
         else:
             code = os.WEXITSTATUS(self.wait_status)
-        if self.over_limit:
+        if self.deadlines.over_limit:
             reason = TIME_LIMIT
             sentence = f"it ran longer than its time limit of {self.order.time_limit_seconds} s"
         elif killed_by == signal.SIGKILL and oom.was_killed_for_memory(self.pid, self.started_monotonic_ms):
@@ -237,6 +241,8 @@ class Supervisor:
     def _record_end(
         self, *, reason: str | None, code: int | None, killed_by: int | None, sentence: str | None, ran: bool
     ) -> None:
+        if self.order.workstation:
+            workstation.clear(self.records.root, self.order.submission)
         failpoints.reach("exit.before")
         self.records.end(
             ran=ran,
@@ -260,20 +266,17 @@ def become_supervisor(*kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    # By list: up to the limit of open files it would take minutes where that limit is a billion.
-    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd > 2 and fd not in kept:
-            with contextlib.suppress(OSError):  # the listing's own
-                os.close(fd)
+    linux.close_descriptors(*kept)
     linux.become_subreaper()
     linux.name_process(sweeping.SUPERVISOR_NAME)
 
 
-def _asked(request: dict[str, object]) -> tuple[int, int]:
-    """(signal, grace in milliseconds) of a stop request; what is not sensible in it is read as TERM and no grace."""
+def _asked(request: dict[str, object]) -> tuple[int, int, bool]:
+    """(signal, grace in milliseconds, whether it is a pause) of a request; what is not sensible in it is read as a stop
+    by TERM without grace."""
     signal_number, grace = request.get("signal"), request.get("grace_seconds")
     if type(signal_number) is not int or not 0 < signal_number < signal.NSIG:
         signal_number = int(signal.SIGTERM)
     if not isinstance(grace, (int, float)) or not 0 <= grace <= 31_536_000:
         grace = 0
-    return signal_number, int(grace * 1000)
+    return signal_number, int(grace * 1000), request.get("pausing") is True

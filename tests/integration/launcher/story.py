@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from shared.contracts.events import decode_event, encode_event
 from shared.contracts.facts import decode_fact
@@ -10,7 +10,7 @@ from shared.contracts.ids import new_id
 from shared.contracts.spec import JobSpec
 from shared.lifecycle import facts as f
 from shared.lifecycle.advance import advance, create, reset
-from shared.lifecycle.inputs import AnyInput, Reset, Retry, Stop
+from shared.lifecycle.inputs import AnyInput, Pause, Reset, Resume, Retry, Stop
 from shared.lifecycle.record import JobRecord
 from shared.runtime.clock import SystemClock
 from shared.runtime.messages import Delivery
@@ -22,7 +22,14 @@ _CLOCK = SystemClock()
 class Job:
     """One job: its record, and the events that were made of it."""
 
-    def __init__(self, *command: str, tenant: str = TENANT, env: dict[str, str] | None = None, **spec: Any) -> None:
+    def __init__(
+        self,
+        *command: str,
+        tenant: str = TENANT,
+        env: dict[str, str] | None = None,
+        kind: Literal["batch", "workstation"] = "batch",
+        **spec: Any,
+    ) -> None:
         self.spec = JobSpec(command=command or ("true",), env=env or {}, **spec)
         self.record: JobRecord = create(
             id=new_id("j", _CLOCK.now()),
@@ -31,6 +38,8 @@ class Job:
             name="job",
             spec_digest=self.spec.digest(),
             resources=self.spec.resources(),
+            kind=kind,
+            signals=self.spec.signals(),
             has_outputs=False,
             now=_CLOCK.now(),
         )
@@ -76,6 +85,16 @@ class Job:
         event = self.apply(Stop(actor="rin", at=_CLOCK.now(), **how))
         assert event is not None
         return event
+
+    def pause(self) -> Delivery:
+        """Somebody pauses it."""
+        event = self.apply(Pause(actor="rin", at=_CLOCK.now()))
+        assert event is not None
+        return event
+
+    def resume(self) -> None:
+        """Somebody resumes it: the next attempt waits at the gates."""
+        self.apply(Resume(actor="rin", at=_CLOCK.now()))
 
     def restored(self, record: JobRecord, epoch: int) -> Delivery:
         """The database was taken back to this record of it; the api says so in a new epoch."""

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from datetime import timedelta
+from typing import Any
 
 from shared.backends.local.messages import CouldNotAsk, LaunchKind
 from shared.backends.local.sightings import LocalState
@@ -18,9 +19,9 @@ READY = "trap '' TERM; touch ready; while true; do sleep 0.05; done"
 GENTLE = "trap 'echo stopped >> ledger; exit 0' TERM; touch ready; while true; do sleep 0.02; done"
 
 
-async def running(world: World, launcher: Launcher, script: str) -> Job:
+async def running(world: World, launcher: Launcher, script: str, **spec: Any) -> Job:
     """A job whose command is up."""
-    job = await world.job("sh", "-c", script)
+    job = await world.job("sh", "-c", script, **spec)
     await launcher.launch(job.again())
     ready = world.backend.root / job.directory / "ready"
     while not ready.exists():  # noqa: ASYNC110 # the job's own sign; the test's time limit ends the wait
@@ -97,7 +98,7 @@ async def test_a_stopped_attempt_cannot_be_launched_behind_the_launchers_back(wo
 async def test_a_stop_lets_the_command_end_by_itself_within_its_grace(world: World) -> None:
     launcher = world.launcher()
     job = await running(world, launcher, GENTLE)
-    await launcher.end(job.stop(grace_seconds=20))
+    await launcher.end(job.stop(grace_seconds=600))
     assert vote(await world.until_sealed(launcher, job)).ran
     assert world.ledger(job) == ["stopped"]
     (seen,) = world.backend.observer.observe().submissions
@@ -130,7 +131,7 @@ async def test_force_kills_at_once_also_after_a_gentle_stop(world: World) -> Non
 async def test_the_records_of_a_stopped_job_stay_until_its_end_is_in_the_record(world: World) -> None:
     launcher = world.launcher()
     job = await running(world, launcher, GENTLE)
-    await launcher.end(job.stop(grace_seconds=20))
+    await launcher.end(job.stop(grace_seconds=600))
     await world.until_sealed(launcher, job)
     await launcher.ending.release()
     await launcher.sweep.once()
@@ -240,7 +241,7 @@ async def test_what_has_ended_since_it_was_observed_is_no_sealed_attempt_alive(w
     launcher = world.launcher()
     job = await running(world, launcher, GENTLE)
     stale = world.backend.observer.observe()
-    await world.backend.client.stop(world.submission(job), 20)
+    await world.backend.client.stop(world.submission(job), 600)
     await world.until_ended(job)
     await world.database.execute("UPDATE launches SET state = 'sealed', sealed_n = 99, sealed_at = now(), ran = true")
     launcher.sweep._observer.observe = lambda: stale  # type: ignore[method-assign] # as a slow look would give

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,22 @@ from shared.runtime.database import Database
 from shared.runtime.logs import Log
 from shared.runtime.messages import Delivery
 from shared.runtime.specs import Specs
-from tests.integration.backends.local.harness import Backend
+from tests.integration.backends.local.harness import Backend, eventually
 from tests.integration.launcher.story import Job
+from tests.patience import PATIENCE_SECONDS
 
 LEDGER = ("sh", "-c", "echo $TIDEGATE_JOB_ID >> ledger")
 """A command whose every run leaves a line in its working directory."""
+LEASE_SECONDS = 120
+"""Of a launch: on a busy machine the backend may be asked long after a launcher has decided to."""
+AFTER_THE_LEASE = timedelta(seconds=LEASE_SECONDS + 1)
 
 
 def settings_for(root: Path, **given: Any) -> LauncherSettings:
     """Settings of a launcher that is put together by hand; the logins are not used."""
     return LauncherSettings(
         **{"database_url": "x", "nats_url": "x", "nats_user": "launcher", "nats_password": "x", "local_root": root}
+        | {"launch_lease_seconds": LEASE_SECONDS}
         | given
     )
 
@@ -62,6 +68,7 @@ class Launcher:
             log,
             meter,
             lease_seconds=self.settings.launch_lease_seconds,
+            stop_grace_seconds=self.settings.stop_grace_seconds,
             restoring=lambda: world.restoring,
         )
         self.ending = Ending(self.store, client, world.clock, log, meter)
@@ -158,10 +165,15 @@ class World:
         """Its name at the backend."""
         return f"tidegate.{job.id}.a{attempt}.s1"
 
+    async def until_written(self, job: Job, name: str) -> None:
+        """Wait until the job's command has written this file."""
+        path = self.backend.root / job.directory / name
+        await eventually(path.exists, f"{path} is written")
+
     async def until_ended(self, *jobs: Job) -> None:
         """Wait until the backend has recorded the ends of these jobs' current attempts."""
         waiting = {self.submission(job, job.record.attempt) for job in jobs}
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while waiting:
             ended = {seen.submission for seen in self.backend.observer.observe().submissions if seen.exit is not None}
             waiting -= ended
@@ -171,7 +183,7 @@ class World:
     async def until_sealed(self, launcher: Launcher, *jobs: Job) -> list[AnyFact]:
         """Let the launcher look until these jobs' attempts are sealed; the facts told meanwhile."""
         told: list[AnyFact] = []
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while True:
             await launcher.end()
             told += await self.facts(*jobs)

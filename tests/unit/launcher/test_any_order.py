@@ -6,7 +6,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.launcher.domain import Launch, State, decide
+from services.launcher.domain import Graces, Launch, State, decide
 from shared.contracts.events import decode_event
 from shared.lifecycle import facts as f
 from shared.lifecycle.record import JobRecord
@@ -44,7 +44,7 @@ def test_in_any_order_and_however_often(which: int, data: st.DataObject) -> None
     rows: dict[int, Launch] = {}
     begun = 0
     for record in deliveries:
-        made = decide(record, rows, deployment="tidegate", default_grace=10, now=NOW)
+        made = decide(record, rows, deployment="tidegate", graces=Graces(10, 60), now=NOW)
         begun += sum(row.state is State.INTENT for row in made.begun)
         for row in (*made.begun, *made.changed):
             known = rows.get(row.attempt)

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from signal import SIGTERM, SIGUSR1
 from typing import Any
 
 import pytest
 
-from services.launcher.domain import Decision, Launch, State, decide
-from shared.lifecycle.facts import Accepted, InputValid, SegmentKey
+from services.launcher.domain import Decision, Ending, Graces, Launch, State, decide, end
+from shared.lifecycle.facts import Accepted, GpusFreed, InputValid, LauncherSealed, SegmentKey
 from shared.lifecycle.states import State as JobState
 from tests.integration.launcher.story import Job
+from tests.unit.launcher.rows import ROW
 
 NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 
@@ -17,12 +19,14 @@ NOW = datetime(2026, 11, 30, 9, tzinfo=UTC)
 def decision(job: Job, *rows: Launch) -> Decision:
     """What the job's newest record means for these rows."""
     by_attempt = {row.attempt: row for row in rows}
-    return decide(job.record, by_attempt, deployment="tidegate", default_grace=10, now=NOW)
+    return decide(
+        job.record, by_attempt, deployment="tidegate", graces=Graces(stop_seconds=10, checkpoint_seconds=60), now=NOW
+    )
 
 
-def staged() -> Job:
+def staged(**spec: Any) -> Job:
     """A job whose launch is owed."""
-    job = Job("true")
+    job = Job("true", **spec)
     job.staged()
     return job
 
@@ -31,6 +35,14 @@ def begun(job: Job) -> Launch:
     """The row that its launch begins with."""
     (row,) = decision(job).begun
     return row
+
+
+def pausing(**spec: Any) -> tuple[Job, Launch]:
+    """A job that somebody pauses, and the row that its launch began with."""
+    job = staged(**spec)
+    row = begun(job)
+    job.pause()
+    return job, row
 
 
 def after(job: Job, row: Launch, **changes: Any) -> Launch:
@@ -72,6 +84,62 @@ def test_the_grace_is_the_persons_own_else_the_deployments_and_none_with_force()
         row = begun(job)
         job.stop(**how)
         assert after(job, row, state=State.SUBMITTED).grace_seconds == grace
+
+
+def test_the_jobs_own_grace_goes_before_the_deployments() -> None:
+    for how, grace in (({}, 25), ({"grace_seconds": 3}, 3)):
+        job = staged(stop_grace_seconds=25)
+        row = begun(job)
+        job.stop(**how)
+        assert after(job, row, state=State.SUBMITTED).grace_seconds == grace
+
+
+@pytest.mark.parametrize(
+    ("spec", "number", "grace"),
+    [
+        pytest.param({}, SIGTERM, 60, id="the deployment's grace"),
+        pytest.param({"checkpoint_signal": "USR1", "checkpoint_grace_seconds": 90}, SIGUSR1, 90, id="the job's own"),
+        pytest.param({"stop_grace_seconds": 5}, SIGTERM, 60, id="its grace of a stop is another"),
+    ],
+)
+def test_a_pause_asks_with_the_checkpoint_signal_and_its_grace(spec: dict[str, Any], number: int, grace: float) -> None:
+    paused = after(*pausing(**spec), state=State.SUBMITTED)
+    assert (paused.stop_signal, paused.grace_seconds, paused.pausing) == (number, grace, True)
+
+
+@pytest.mark.parametrize("grace", [3, 3600])
+def test_a_stop_after_a_pause_is_asked_for_anew_with_its_own_grace(grace: int) -> None:
+    job, row = pausing(checkpoint_signal="USR1")
+    asked = replace(after(job, row, state=State.SUBMITTED), stop_asked_at=NOW, stop_asked_grace=60.0)
+    job.stop(grace_seconds=grace)
+    stopped = after(job, asked)
+    assert (stopped.stop_signal, stopped.grace_seconds, stopped.pausing) == (SIGTERM, grace, False)
+    assert (stopped.stop_asked_at, stopped.stop_asked_grace) == (None, None)
+
+
+def test_a_pause_after_a_stop_changes_nothing_whatever_its_grace() -> None:
+    stopped = replace(ROW, grace_seconds=600.0, stop_signal=SIGTERM)
+    assert end(stopped, Ending(1, SIGUSR1, pausing=True), NOW).grace_seconds == 600
+    assert end(stopped, Ending(1, SIGUSR1, pausing=True), NOW).stop_signal == SIGTERM
+
+
+def test_only_a_resumed_attempt_is_told_so() -> None:
+    job, row = pausing()
+    assert not row.resumed
+    job.apply(GpusFreed(**job.head("launcher")), LauncherSealed(**job.head("launcher"), ran=False))
+    assert job.record.state is JobState.PAUSED
+    job.resume()
+    job.staged()
+    assert begun(job).resumed
+
+
+def test_a_workstation_has_what_its_earlier_attempts_left_of_its_lifetime() -> None:
+    job = Job("true", kind="workstation", time_limit_seconds=3600)
+    job.staged()
+    attempt = job.record.current.model_copy(update={"up_before_ms": 3_000_000})
+    job.record = job.record.model_copy(update={"attempts": (attempt,)})
+    row = begun(job)
+    assert (row.time_limit_seconds, row.workstation) == (600, True)
 
 
 def test_a_longer_grace_does_not_take_back_a_shorter_one() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from signal import SIGUSR1
 
 import pytest
 
@@ -55,6 +56,12 @@ def test_what_lives_is_asked_once_waited_for_and_then_killed(state: LocalState) 
 def test_a_shorter_grace_is_asked_for_again() -> None:
     row = replace(asked(ROW, 10, NOW), grace_seconds=0)
     assert next_step(row, (holder(LocalState.RUNNING),), NOW) == AskToStop((SUBMISSION,), 0)
+
+
+def test_what_is_paused_is_asked_by_its_checkpoint_signal() -> None:
+    row = replace(ROW, stop_signal=SIGUSR1, pausing=True, grace_seconds=60)
+    wanted = AskToStop((SUBMISSION,), 60, SIGUSR1, pausing=True)
+    assert next_step(row, (holder(LocalState.RUNNING),), NOW) == wanted
 
 
 def test_one_live_claim_of_two_keeps_the_attempt_open() -> None:

@@ -1,6 +1,7 @@
 """What the backend's answers make of a launch."""
 
 from dataclasses import replace
+from signal import SIGUSR2
 
 import pytest
 
@@ -47,12 +48,31 @@ HERE = f"work/acme/{ROW.job}/a1/"
 
 @pytest.mark.parametrize("directory", [None, "", "work/acme/other/a1/e1", HERE, f"{HERE}e1/x", f"{HERE}.."])
 def test_a_directory_that_is_not_the_attempts_own_is_refused(directory: str | None) -> None:
-    made = request(replace(LEASED, directory=directory), SPEC)
+    made = request(replace(LEASED, directory=directory), SPEC, 10)
     assert isinstance(made, Never)
     assert made.reason is EndReason.CONFIGURATION
 
 
+def test_an_order_says_how_the_command_is_warned_and_ended_at_its_limit() -> None:
+    row = replace(LEASED, directory=f"{HERE}e1", time_limit_seconds=600, resumed=True)
+    made = request(
+        row, JobSpec(command=("true",), time_limit_seconds=600, warning_signal="USR2", warning_seconds=90), 10
+    )
+    assert not isinstance(made, Never)
+    told = (made.time_limit_seconds, made.warning_signal, made.warning_seconds, made.stop_grace_seconds, made.resumed)
+    assert told == (600, SIGUSR2, 90, 10, True)
+    own = request(row, JobSpec(command=("true",), stop_grace_seconds=45), 10)
+    assert not isinstance(own, Never)
+    assert own.stop_grace_seconds == 45
+
+
+def test_a_workstation_whose_lifetime_is_used_up_is_not_started() -> None:
+    made = request(replace(LEASED, directory=f"{HERE}e1", time_limit_seconds=0), SPEC, 10)
+    assert isinstance(made, Never)
+    assert "lifetime is used up" in made.message
+
+
 def test_an_order_names_the_directory_and_carries_the_deadline() -> None:
-    made = request(replace(LEASED, directory=f"{HERE}e1"), SPEC)
+    made = request(replace(LEASED, directory=f"{HERE}e1"), SPEC, 10)
     assert not isinstance(made, Never)
     assert (made.directory, made.run, made.not_after) == ("e1", ROW.job, NOW)
