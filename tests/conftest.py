@@ -1,22 +1,31 @@
 """What tests share: the real PostgreSQL and nats-server, started once and clean for each test, and a whole stack."""
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import nats
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.chaos.report import pytest_terminal_summary as pytest_terminal_summary
 from tests.databases import Databases, FreshDatabase, ServiceDatabase
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer, PostgresServer
 
-settings.register_profile("steady", derandomize=True)
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", patient)
+settings.register_profile("steady", patient, derandomize=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ordinary runs draw the same examples every time, so that a change alone decides; the long ones draw new ones."""
-    if config.getoption("markexpr") != "long":
-        settings.load_profile("steady")
+    """Ordinary runs draw the same examples every time, so that a change alone decides; the long ones draw new ones.
+    How long either takes is the machine's matter.
+
+    A shell that starts a run in the background has it ignore Ctrl-C, and so would everything that the tests start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.load_profile("patient" if config.getoption("markexpr") == "long" else "steady")
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +83,7 @@ async def nats_url(nats_server: NatsServer) -> str:
     """The address of the run's nats-server, with no stream in it. Logins: `nats_server.login("admin")`."""
     connection = await nats.connect(nats_server.url, **nats_server.login("admin"))
     try:
-        streams = connection.jetstream()
+        streams = connection.jetstream(timeout=PATIENCE_SECONDS)
         for stream in await streams.streams_info():
             assert stream.config.name is not None
             await streams.delete_stream(stream.config.name)

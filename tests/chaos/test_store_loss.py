@@ -74,7 +74,7 @@ def test_jobs_end_right_and_run_once_though_the_broker_loses_what_it_had(
         before = stand.entries()["nats"]
         _kill(stand, "nats", signal.SIGKILL, meanwhile=lambda: _replace(store, kept))
         stand.usage_read = 0
-        eventually(lambda: stand.entries()["nats"].restarts > before.restarts, "nats to be started again", 60)
+        eventually(lambda: stand.entries()["nats"].restarts > before.restarts, "nats to be started again")
         load.submit(7)
 
     _history(ground, record_property, size, lose)
@@ -92,7 +92,7 @@ def test_jobs_end_right_and_run_once_though_postgresql_is_shut_down_at_once(
         before = stand.entries()["postgres"]
         assert before.identity is not None
         before.identity.send(signal.SIGQUIT)  # the immediate shutdown: no session ends, nothing is written out
-        eventually(lambda: stand.entries()["postgres"].restarts > before.restarts, "its restart", 60)
+        eventually(lambda: stand.entries()["postgres"].restarts > before.restarts, "its restart")
         load.submit(7)
 
     _history(ground, record_property, size, lose)
@@ -122,9 +122,9 @@ def _fill(stand: Stand, load: Load, size: Size) -> None:
         if (missing := size.jobs - in_flight(stand, load)) <= 0:
             break
         load.submit(max(missing, _FEWEST))
-    found = in_flight(stand, load)
+    while (found := in_flight(stand, load)) < size.in_flight:  # they ended before they were counted
+        load.submit(_FEWEST)
     print(f"{found} jobs were in flight at the loss", file=sys.stderr)
-    assert found >= size.in_flight, f"{found} jobs were in flight at the loss, and {size.in_flight} are to be"
 
 
 def _copied_while_it_stands_still(stand: Stand, store: Path, kept: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
 OURS = "tidegate"
@@ -142,7 +144,9 @@ class OnLoopback:
     def is_healthy(self, container: Container) -> bool:
         """What the health check says."""
         check = self.words(container, container.check)
-        done = subprocess.run(check, env=self.environ(container), capture_output=True, timeout=30, check=False)
+        done = subprocess.run(
+            check, env=self.environ(container), capture_output=True, timeout=PATIENCE_SECONDS, check=False
+        )
         return done.returncode == 0
 
     def _together(self, container: Container) -> Path:

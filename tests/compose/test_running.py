@@ -15,10 +15,10 @@ from infra.embedded.ports import Ports
 from infra.embedded.postgres import Postgres
 from infra.embedded.processes import start
 from tests.compose.composed import Container, OnLoopback, in_order
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import wait_until
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
-SECONDS = 120
 ANSWERS = ("api", "gatekeeper", "stager", "launcher", "watcher", "metering", "postgres", "nats", "http")
 """Whatever listens."""
 
@@ -38,7 +38,7 @@ class Running:
         for container in ordered:
             self.processes[container.name] = process = self._start(container)
             if conditions.get(container.name) == "service_completed_successfully":
-                assert process.wait(SECONDS) == 0, self.log(container)
+                assert process.wait(PATIENCE_SECONDS) == 0, self.log(container)
             elif conditions.get(container.name) == "service_healthy":
                 self._wait_for(container)
         for container in ordered:
@@ -50,7 +50,7 @@ class Running:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
-                    process.wait(40)
+                    process.wait(PATIENCE_SECONDS)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
@@ -65,7 +65,7 @@ class Running:
             assert self.processes[container.name].poll() is None, self.log(container)
             return self._answers(container) and (not container.is_ours or self.here.is_healthy(container))
 
-        wait_until(healthy, f"{container.name} to be healthy", SECONDS)
+        wait_until(healthy, f"{container.name} to be healthy", PATIENCE_SECONDS)
 
     def _answers(self, container: Container) -> bool:
         """Whether it listens: in place of pg_isready and nc, which are in those images and may not be here, and before
@@ -114,7 +114,9 @@ def running(tmp_path: Path) -> Iterator[Running]:
 def test_a_job_goes_through_to_its_outputs(running: Running, tmp_path: Path) -> None:
     here = running.here
     asked = [container for container in in_order() if "profiles" in container.what]
-    assert [here.start(container).wait(SECONDS) for container in asked] == [0, 0], "the token, and the way to restore"
+    assert [here.start(container).wait(PATIENCE_SECONDS) for container in asked] == [0, 0], (
+        "the token, and the way to restore"
+    )
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),

@@ -1,5 +1,6 @@
 """One embedded stack for all end-to-end tests, started and stopped by the command that a person uses."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     running.up("--virtual-gpus", "8")
     yield running
     running.down()
+
+
+@pytest.fixture
+def gate() -> Iterator[Path]:
+    """A file that is not there yet, in a folder that jobs of every tenant may look into."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-gate-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "gate"
 
 
 @pytest.fixture

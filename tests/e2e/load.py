@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tests.e2e.stacks import Stack, eventually
+from tests.patience import PATIENCE_SECONDS
 
 _SUBMIT_SECONDS = 0.1
 
@@ -56,7 +57,7 @@ class Requests:
         self._over.wait(_SUBMIT_SECONDS)
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(self._address, timeout=60)
+        connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body=json.dumps(body) if body else None, headers=self._headers)
             answer = connection.getresponse()

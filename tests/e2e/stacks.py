@@ -24,6 +24,7 @@ from infra.embedded.processes import Account
 from infra.embedded.state import State
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
+from tests.patience import PATIENCE_SECONDS
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 AS_ROOT = os.geteuid() == 0
@@ -53,7 +54,9 @@ class Stack:
     account: Account | None = None
     """Another user to be; the home has to be that user's."""
 
-    def cli(self, *words: str, cwd: Path | None = None, token: str | None = None, seconds: float = 90) -> Ended:
+    def cli(
+        self, *words: str, cwd: Path | None = None, token: str | None = None, seconds: float = 2 * PATIENCE_SECONDS
+    ) -> Ended:
         """Run `tidegate WORDS`; what it printed and its exit code."""
         environ = self._environ()
         if token is not None:
@@ -78,7 +81,7 @@ class Stack:
         with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # EIO: the command has ended
             while data := screen.read(65536):
                 shown += data
-        child.wait(30)
+        child.wait(PATIENCE_SECONDS)
         return shown.decode()
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -128,6 +131,15 @@ class Stack:
         assert ended.code in (0, 1), f"submit ended with {ended.code}: {ended.err}"
         return dict(ended.json)
 
+    def refused(self, *words: str) -> str:
+        """Why `tidegate submit WORDS` is refused at once. A job that nobody could check in time says so, and is asked
+        for again."""
+        while (ended := self.cli(words[0], "--json", *words[1:])).code == 0:
+            assert "could not be checked at submit" in str(ended.json["warnings"]), ended.out
+            self.cli("stop", "--force", ended.json["id"])
+        assert ended.code == 3, ended.err
+        return ended.err
+
     def run(self, *command: str, options: Sequence[str] = ()) -> dict[str, Any]:
         """A job without a working directory, waited for."""
         return self.submit("--no-snapshot", *options, "--", *command)
@@ -149,7 +161,7 @@ class Stack:
         assert state.supervisor.send(signal.SIGSTOP)
         try:
             assert server.send(number)
-            assert server.gone_within(30)
+            assert server.gone_within(PATIENCE_SECONDS)
             yield
         finally:
             state.supervisor.send(signal.SIGCONT)
@@ -175,7 +187,7 @@ class Stack:
         return Nats(Path(), Home(self.home).nats, 0).store
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def eventually(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for a condition; a test that waits in vain says for what."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from tests.e2e.stacks import Stack, eventually, processes_with
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_a_command_that_exits_0_succeeds_and_has_passed_five_stages(stack: Stack) -> None:
@@ -74,10 +75,12 @@ def test_a_typo_in_the_scripts_name_starts_no_process(stack: Stack, project: Pat
 
 
 def test_a_job_of_ten_milliseconds_that_nobody_saw_running_is_metered(stack: Stack) -> None:
+    asked = time.monotonic()
     job = stack.run("sleep", "0.01", options=("--gpus", "1"))
+    took = time.monotonic() - asked
     assert (job["state"], job["exit"]["code"]) == ("SUCCEEDED", 0)
     seconds = float(job["gpu_seconds"])
-    assert 0.01 <= seconds < 10
+    assert 0.01 <= seconds < took
     segment = job["attempts"][-1]["segments"][0]
     assert segment["gpu_milliseconds"] == round(seconds * 1000)
     rows = _usage_rows(stack, job["id"])
@@ -91,7 +94,7 @@ def test_a_job_of_ten_milliseconds_that_nobody_saw_running_is_metered(stack: Sta
         ]
         return sums[0] >= segment["gpu_milliseconds"] and len(set(sums)) == 1
 
-    eventually(adds_up, "usage to add up to the same by tenant, user and job", 30)
+    eventually(adds_up, "usage to add up to the same by tenant, user and job")
 
 
 def _usage_rows(stack: Stack, job: str) -> list[dict[str, int]]:
@@ -102,7 +105,7 @@ def _usage_rows(stack: Stack, job: str) -> list[dict[str, int]]:
         answer.update(stack.cli("usage", "--by", "job", "--job", job, "--json").json)
         return bool(answer["rows"])
 
-    eventually(metered, "metering to count the job", 20)
+    eventually(metered, "metering to count the job")
     return answer["rows"]
 
 
@@ -134,17 +137,16 @@ def test_a_failed_jobs_outputs_come_back_too(stack: Stack, tmp_path: Path) -> No
 
 
 def test_more_gpus_than_the_ceiling_are_refused_at_submit(stack: Stack) -> None:
-    before = len(stack.cli("ls", "--limit", "200", "--json").json)
-    ended = stack.cli("submit", "--no-snapshot", "--gpus", "9", "--", "true")
-    assert ended.code == 3
-    assert "9" in ended.err
-    assert "8" in ended.err
-    assert len(stack.cli("ls", "--limit", "200", "--json").json) == before
+    said = stack.refused("submit", "--no-snapshot", "--name", "too-large", "--gpus", "9", "--", "true")
+    assert "9" in said
+    assert "8" in said
+    made = stack.client().call("GET", "/v1/jobs", params={"name": "too-large"})["items"]
+    assert {job["state"] for job in made} <= {"STOPPED"}, "nothing is left of one that nobody could check in time"
 
 
 def test_nothing_of_a_job_survives_it_not_even_a_daemon(stack: Stack) -> None:
     marker = f"86400.{time.time_ns()}"
-    daemon = f"setsid sh -c 'setsid sleep {marker} &' & sleep 0.3"
+    daemon = f"setsid sh -c 'setsid sleep {marker} & touch up' & while [ ! -e up ]; do sleep 0.05; done"
     job = stack.run("sh", "-c", daemon)
     assert job["state"] == "SUCCEEDED", job["message"]
     assert processes_with(marker) == []
@@ -190,6 +192,6 @@ def test_a_thousand_jobs_in_one_batch_all_succeed(stack: Stack) -> None:
             client.jobs(state=state, limit=1).items for state in ("QUEUED", "SUBMITTED", "PENDING", "RUNNING")
         )
 
-    eventually(all_over, "1,000 jobs to end", 110)
+    eventually(all_over, "1,000 jobs to end", 3 * PATIENCE_SECONDS)
     states = {client.job(job).state for job in ids}
     assert states == {"SUCCEEDED"}

@@ -25,7 +25,7 @@ async def supervise(backend: Backend, requests: Sequence[LaunchRequest], *, with
     """
     given = {
         "root": backend.client.root,
-        "rounds": [{"orders": [one.fields() for one in requests], "revoke_after": -50_000 if revoked else None}],
+        "rounds": [{"orders": [one.fields() for one in requests], "revoke_after": "before" if revoked else None}],
     }
     pipe = asyncio.subprocess.PIPE
     words = (sys.executable, "-m", "tests.guards.supervising", without)

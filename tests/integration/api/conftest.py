@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from pydantic import SecretStr
 
+from services.api import asking
 from services.api.app import create_app
 from services.api.context import Api
 from services.api.settings import ApiSettings, BootstrapToken
@@ -27,6 +28,7 @@ from shared.runtime.leases import Lease
 from shared.runtime.service import Service
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase, ServiceDatabase
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
 ACME_USER, ACME_ADMIN, UMBRA_USER = (f"token-of-{name}-for-tests" for name in ("rin", "ada", "kay"))
@@ -55,7 +57,7 @@ class RunningApi:
     def client(self, token: str | None = ACME_USER) -> httpx.AsyncClient:
         """An HTTP client with a token."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._clients.append(httpx.AsyncClient(base_url=self.url, headers=headers, timeout=20))
+        self._clients.append(httpx.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS))
         return self._clients[-1]
 
     async def submit(self, client: httpx.AsyncClient, **spec: Any) -> dict[str, Any]:
@@ -79,7 +81,7 @@ class RunningApi:
         """Store a message in a stream."""
         connection = await nats.connect(self.nats.url, **self.nats.login(user))
         try:
-            await connection.jetstream().publish(subject, body)
+            await connection.jetstream(timeout=PATIENCE_SECONDS).publish(subject, body)
         finally:
             await connection.close()
 
@@ -90,7 +92,7 @@ class RunningApi:
 
     async def leads(self) -> None:
         """Return once this replica is the one."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self.lease.taken()
 
     async def becomes(self, client: httpx.AsyncClient, job: str, state: str) -> dict[str, Any]:
@@ -108,7 +110,7 @@ class RunningApi:
             await client.aclose()
 
 
-async def eventually(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = 60) -> Any:
+async def eventually(condition: Callable[[], Awaitable[Any]], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
     """What the condition gives once it is true; a test that waits in vain says for what."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := await condition()):
@@ -118,12 +120,19 @@ async def eventually(condition: Callable[[], Awaitable[Any]], what: str, seconds
     return found
 
 
+@pytest.fixture(autouse=True)
+def every_question_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody is there, that is known at once; who is there answers, on a busy machine late."""
+    monkeypatch.setattr(asking, "_QUICK_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(Service.call, "__defaults__", (PATIENCE_SECONDS,))
+
+
 @pytest.fixture
 async def streams(nats_url: str, nats_server: NatsServer) -> AsyncIterator[JetStreamContext]:
     """All streams and consumers, empty."""
     connection = await nats.connect(nats_url, **nats_server.login("admin"))
-    await ensure(connection.jetstream())
-    yield connection.jetstream()
+    await ensure(connection.jetstream(timeout=PATIENCE_SECONDS))
+    yield connection.jetstream(timeout=PATIENCE_SECONDS)
     await connection.close()
 
 

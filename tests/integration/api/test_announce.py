@@ -19,7 +19,7 @@ def _announcer(api: RunningApi, clock: FixedClock, lag: Callable[[str], Awaitabl
 
 
 async def _round(api: RunningApi, announcer: Announcer) -> int:
-    """A round by the replica that leads: on a slow machine it may have to take the lease again."""
+    """A round by the replica that leads."""
     await api.leads()
     return await announcer.round()
 
@@ -108,10 +108,12 @@ async def test_asks_nobody_while_the_broker_is_away(api: RunningApi, rin: httpx.
 
 async def test_knows_from_the_broker_how_far_a_service_is(api: RunningApi, rin: httpx.AsyncClient) -> None:
     await _overdue(api, rin, 3)
-    assert {name: await api.service.broker.lag(name) for name in ("gatekeeper", "stager")} == {
-        "gatekeeper": 3,
-        "stager": 0,
-    }
+
+    async def known() -> bool:
+        lags = {name: await api.service.broker.lag(name) for name in ("gatekeeper", "stager")}
+        return lags == {"gatekeeper": 3, "stager": 0}
+
+    await eventually(known, "the broker to count them")
     assert set(OWED_BY) == set(Duty)
     assert set(OWED_BY.values()) <= set(CONSUMERS)
 
@@ -123,8 +125,9 @@ async def test_of_two_replicas_one_asks(api: RunningApi, rin: httpx.AsyncClient,
         replicas = [(replica.lease, _announcer(replica, clock)) for replica in (api, other)]
 
         async def asked() -> int:
-            follower = next(announcer for lease, announcer in replicas if not lease.held)
-            assert await follower.round() == 0
-            return sum([await announcer.round() for _, announcer in replicas])
+            lease, follower = next(replica for replica in replicas if not replica[0].held)
+            early = await follower.round()
+            assert early == 0 or lease.held, "it had no lease, and asked"
+            return early + sum([await announcer.round() for _, announcer in replicas])
 
         assert await eventually(asked, "one of them to ask") == 3

@@ -11,6 +11,7 @@ import uvicorn
 from services.api.__main__ import Server, handed_down
 from services.api.feed import Feed
 from shared.runtime.errors import SettingsError
+from tests.patience import PATIENCE_SECONDS
 
 
 async def _answer(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
@@ -22,7 +23,10 @@ async def _answer(scope: dict[str, Any], receive: Callable[..., Any], send: Call
 def test_a_socket_that_was_handed_down_takes_connections_from_then_on() -> None:
     with socket.socket() as given:
         given.bind(("127.0.0.1", 0))
-        with handed_down(given.fileno()) as door, socket.create_connection(door.getsockname(), timeout=10):
+        with (
+            handed_down(given.fileno()) as door,
+            socket.create_connection(door.getsockname(), timeout=PATIENCE_SECONDS),
+        ):
             given.detach()
 
 
@@ -40,7 +44,7 @@ async def test_whoever_got_a_connection_is_answered_though_the_request_comes_aft
     await server.startup()
     port = server.servers[0].sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not server.server_state.connections:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         ending = asyncio.create_task(server.shutdown())

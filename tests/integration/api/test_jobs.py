@@ -9,6 +9,7 @@ from nats.js import JetStreamContext
 from services.api.domain import replay
 from shared.contracts.events import decode_event
 from tests.integration.api.conftest import RunningApi
+from tests.patience import PATIENCE_SECONDS
 
 SEGMENT = {"submission": "s1", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
 BEGAN = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
@@ -39,7 +40,7 @@ async def test_publishes_queued_when_a_job_is_submitted(
     view = await api.submit(rin, gpus=2)
     assert (view["state"], view["seq"], view["tenant"], view["user"]) == ("QUEUED", 1, "acme", "rin")
     subscription = await streams.subscribe("jobs.v1.acme.>", ordered_consumer=True)
-    message = await subscription.next_msg(timeout=5)
+    message = await subscription.next_msg(timeout=PATIENCE_SECONDS)
     assert message.subject == "jobs.v1.acme.queued"
     assert message.headers is not None
     assert message.headers["ce-id"] == f"{view['id']}/1/1"

@@ -12,6 +12,7 @@ import pytest
 from services.api import streams as streams_module
 from shared.client.sse import ServerEvent, read_events
 from tests.integration.api.conftest import ACME_USER, RunningApi, eventually, running, settings_for
+from tests.patience import PATIENCE_SECONDS
 
 
 class Reader:
@@ -47,7 +48,7 @@ class Reader:
 @asynccontextmanager
 async def reading(client: httpx.AsyncClient, path: str, last_id: str | None = None) -> AsyncIterator[Reader]:
     headers = {"Accept": "text/event-stream"} | ({} if last_id is None else {"Last-Event-ID": last_id})
-    async with client.stream("GET", path, headers=headers, timeout=30) as response:
+    async with client.stream("GET", path, headers=headers, timeout=PATIENCE_SECONDS) as response:
         assert response.status_code == 200, await response.aread()
         reader = Reader(response)
         try:
@@ -62,7 +63,7 @@ async def test_a_jobs_stream_tells_everything_and_ends_with_the_job(api: Running
         await reader.has(1)
         await rin.post(f"/v1/jobs/{job}/hold", json={})
         await rin.post(f"/v1/jobs/{job}/stop")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await reader.ended.wait()
     told = [(event.event, event.id) for event in reader.events]
     assert told == [("queued", "1-1"), ("held", "1-2"), ("stopped", "1-3")]
@@ -75,7 +76,7 @@ async def test_a_jobs_stream_is_resumed_after_the_last_event(api: RunningApi, ri
     await rin.post(f"/v1/jobs/{job}/stop")
     for last, rest in (("1-1", ["1-2", "1-3"]), ("1-3", []), ("0-0", ["1-1", "1-2", "1-3"])):
         async with reading(rin, f"/v1/jobs/{job}/events", last) as reader:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await reader.ended.wait()
             assert [event.id for event in reader.events] == rest
     wrong = await rin.get(f"/v1/jobs/{job}/events", headers={"Last-Event-ID": "1;2", "Accept": "text/event-stream"})
@@ -175,7 +176,7 @@ async def test_streams_end_when_the_process_is_to_stop(api: RunningApi, rin: htt
         await eventually(lambda: _has_begun(tenants), "the stream to begin")
         await jobs.has(1)
         api.api.feed.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(tenants.ended.wait(), jobs.ended.wait())
 
 

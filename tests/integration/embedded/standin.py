@@ -2,6 +2,7 @@
 
 Two stages: `store`; then the errand `prepare`, `web` (which answers on a port) and `worker`. Beside them `runner`,
 which outlives them. Some write their name into HOME/order when they are asked to end; `door` is the stop's first word.
+HOME/store.set and HOME/worker.set are there once what they do about a signal is settled.
 """
 
 import asyncio
@@ -33,11 +34,11 @@ def stages(home: Home, variant: str) -> tuple[Stage, ...]:
         )
 
     def patient(name: str) -> Process:
-        return shell(name, f'trap "echo {name} >> order; exit" TERM; while :; do sleep 0.02; done')
+        return shell(name, f'trap "echo {name} >> order; exit" TERM; touch {name}.set; while :; do sleep 0.02; done')
 
     worker = patient("worker")
     if variant == "stubborn":
-        worker = shell("worker", 'trap "" TERM; while :; do sleep 0.02; done', stop_seconds=0.3)
+        worker = shell("worker", 'trap "" TERM; touch worker.set; while :; do sleep 0.02; done', stop_seconds=0.3)
     if variant == "dying":
         worker = shell("worker", "exit 7")
     port = Ports(home.root, {}).some("web")
@@ -54,6 +55,8 @@ def stages(home: Home, variant: str) -> tuple[Stage, ...]:
         store = replace(store, ready="nats://127.0.0.1:1")
     errand = shell("prepare", "echo the ink is dry; exit 3" if variant == "failing" else "echo done")
     runner = shell("runner", "exec sleep 1000", outlives=True)
+    for name in ("store", "worker"):
+        (home.root / f"{name}.set").unlink(missing_ok=True)
     return Stage((store, runner)), Stage((web, worker), (errand,), must_be_ready=False)
 
 

@@ -20,6 +20,7 @@ from infra.embedded.postgres import DATABASE, SUPERUSER, Postgres
 from infra.embedded.processes import Identity, start
 from infra.embedded.restored import Restored, forget, put_in_place
 from tests.e2e.stacks import Ended, Stack, eventually
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,7 @@ async def test_a_backup_in_one_file_goes_into_a_home_with_other_secrets(
             known = [row[0] for row in await connection.fetch("SELECT id FROM api.jobs")]
             await connection.close()
     finally:
-        Identity.of_child(child).end(signal.SIGINT, 30)
+        Identity.of_child(child).end(signal.SIGINT, PATIENCE_SECONDS)
         child.wait()
         postgres.clean()
     assert {first_job, waiting_job} <= set(known)

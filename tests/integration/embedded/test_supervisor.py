@@ -18,6 +18,7 @@ from infra.embedded.options import Options
 from infra.embedded.processes import Identity
 from infra.embedded.serve import end_leftovers
 from infra.embedded.state import Entry, State
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import wait_until
 
 
@@ -33,6 +34,8 @@ class StandIns:
         self.started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
         if until_ready:
             wait_until(lambda: self.is_ready(self.started[-1].pid), "the stand-ins to be ready")
+            settled = [self.home.root / f"{name}.set" for name in ("store", "worker")]
+            wait_until(lambda: all(path.exists() for path in settled), "the stand-ins to be settled")
         return self.started[-1]
 
     def is_ready(self, pid: int) -> bool:
@@ -55,9 +58,9 @@ def stand_ins(tmp_path: Path) -> Iterator[StandIns]:
     runner = stack.identities().get("runner") if stack.home.root.exists() and State.read(stack.home) else None
     for child in stack.started:
         child.terminate()
-        child.communicate(timeout=20)
+        child.communicate(timeout=PATIENCE_SECONDS)
     if runner:
-        runner.end(signal.SIGTERM, 5)
+        runner.end(signal.SIGTERM, PATIENCE_SECONDS)
 
 
 def test_starts_again_what_was_killed_and_counts_it(stand_ins: StandIns) -> None:
@@ -101,7 +104,7 @@ def test_everything_but_the_runner_ends_with_a_killed_supervisor(stand_ins: Stan
     supervisor.kill()
     supervisor.wait()
     for name in ("store", "web", "worker"):
-        assert identities[name].gone_within(10), f"{name} outlived its supervisor"
+        assert identities[name].gone_within(PATIENCE_SECONDS), f"{name} outlived its supervisor"
     assert identities["runner"].alive()
     assert {row["name"]: row["state"] for row in commands.ps(stand_ins.home.root)} == {
         "store": "stopped",
@@ -113,7 +116,7 @@ def test_everything_but_the_runner_ends_with_a_killed_supervisor(stand_ins: Stan
 
 def test_the_next_supervisor_watches_the_runner_that_outlived_the_last(stand_ins: StandIns) -> None:
     stand_ins.up().terminate()
-    assert stand_ins.started[0].wait(20) == 0
+    assert stand_ins.started[0].wait(PATIENCE_SECONDS) == 0
     first = stand_ins.shown("runner")["pid"]
     stand_ins.up()
     assert (stand_ins.shown("runner")["pid"], stand_ins.shown("runner")["restarts"]) == (first, 0)
@@ -125,7 +128,7 @@ def test_shuts_the_door_and_then_stops_the_last_stage_first(stand_ins: StandIns)
     stand_ins.up()
     assert commands.down(stand_ins.home.root) == 0
     assert (stand_ins.home.root / "order").read_text().split() == ["door", "worker", "store"]
-    assert stand_ins.started[0].wait(10) == 0
+    assert stand_ins.started[0].wait(PATIENCE_SECONDS) == 0
 
 
 def test_kills_what_does_not_end_when_asked(stand_ins: StandIns) -> None:
@@ -138,7 +141,7 @@ def test_kills_what_does_not_end_when_asked(stand_ins: StandIns) -> None:
 
 def test_a_failed_errand_is_told_with_the_end_of_its_log_and_stops_the_rest(stand_ins: StandIns) -> None:
     supervisor = stand_ins.up("failing", until_ready=False)
-    _, told = supervisor.communicate(timeout=20)
+    _, told = supervisor.communicate(timeout=PATIENCE_SECONDS)
     assert supervisor.returncode == 1
     assert "prepare failed with exit code 3" in told
     assert "the ink is dry" in told
@@ -152,7 +155,7 @@ def test_a_server_that_keeps_ending_at_the_start_is_told_with_the_end_of_its_log
     stand_ins: StandIns,
 ) -> None:
     supervisor = stand_ins.up("hopeless", until_ready=False)
-    _, told = supervisor.communicate(timeout=30)
+    _, told = supervisor.communicate(timeout=PATIENCE_SECONDS)
     assert supervisor.returncode == 1
     assert "store cannot be started: it ended with exit code 4" in told
     assert "the shelf is bent" in told

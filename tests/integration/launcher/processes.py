@@ -21,6 +21,7 @@ from shared.lifecycle.facts import AnyFact
 from tests.databases import ServiceDatabase
 from tests.integration.backends.local.harness import REPOSITORY, Backend
 from tests.integration.launcher.story import Job
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
 
@@ -54,11 +55,16 @@ class Api:
     async def publish(self, job: Job) -> None:
         """The newest event of the job."""
         event = job.again()
-        await self.connection.jetstream().publish(event.subject, event.body)
+        await self.connection.jetstream(timeout=PATIENCE_SECONDS).publish(event.subject, event.body)
+
+    async def ends(self, job: Job) -> None:
+        """The watcher has seen the end of its command."""
+        job.exited(f"tidegate.{job.id}.a1.s1")
+        await self.publish(job)
 
     async def until(self, kind: str, *jobs: Job) -> None:
         """Wait until the launcher has told this of all of them."""
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while missing := {job.id for job in jobs} - {fact.job for fact in self.told if fact.kind == kind}:
             assert asyncio.get_running_loop().time() < deadline, f"{kind} of {missing}; told: {self.told}"
             await asyncio.sleep(0.01)
@@ -98,7 +104,7 @@ class Process:
         """Signal it and wait; its exit code."""
         assert self.child is not None
         self.child.send_signal(number)
-        return self.child.wait(20)
+        return self.child.wait(PATIENCE_SECONDS)
 
 
 @contextmanager

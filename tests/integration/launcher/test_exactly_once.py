@@ -15,7 +15,7 @@ from shared.backends.local.client import LocalClient
 from shared.lifecycle.facts import Accepted
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job
-from tests.integration.launcher.world import Launcher, World, kinds
+from tests.integration.launcher.world import AFTER_THE_LEASE, Launcher, World, kinds
 
 
 class Killed(BaseException):
@@ -98,7 +98,7 @@ async def test_it_runs_once_wherever_the_launcher_dies(world: World, point: str,
         second = world.launcher("one")
         await second.start()
     else:
-        world.clock = FixedClock(SystemClock().now() + timedelta(seconds=16))
+        world.clock = FixedClock(SystemClock().now() + AFTER_THE_LEASE)
         second = world.launcher("two")
         await second.store.take_over(world.clock.now(), at_start=False)
     await second.handle(*(job.again() for job in jobs))  # what was not acknowledged is delivered again
@@ -130,7 +130,7 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(world: W
     class Late(LocalClient):
         async def launch(self, requests: Any) -> Any:
             answers = await super().launch(requests)
-            clock = SystemClock().now() + timedelta(seconds=16)
+            clock = SystemClock().now() + AFTER_THE_LEASE
             other = slow[1]
             await other.store.take_over(clock, at_start=False)
             other.launching._clock = FixedClock(clock)
@@ -146,7 +146,7 @@ async def test_an_answer_that_comes_after_the_lease_was_lost_is_dropped(world: W
 
 async def test_a_late_answer_does_not_touch_the_lease_of_whoever_took_over(world: World) -> None:
     job = await world.job()
-    later = FixedClock(SystemClock().now() + timedelta(seconds=16))
+    later = FixedClock(SystemClock().now() + AFTER_THE_LEASE)
     first, second = world.launcher("one"), world.launcher("two")
     now = first.launching._clock.now()
     (row,) = await claimed(first, job, now)

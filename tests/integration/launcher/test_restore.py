@@ -12,7 +12,7 @@ from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import State
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job
-from tests.integration.launcher.world import World, kinds
+from tests.integration.launcher.world import AFTER_THE_LEASE, World, kinds
 
 WAITS = ("sh", "-c", "echo $TIDEGATE_JOB_ID >> ledger; while [ ! -e go ]; do sleep 0.01; done")
 
@@ -47,7 +47,7 @@ async def test_an_attempt_that_has_run_ended_and_been_released_since_ends_right(
     assert (await world.row(job))["released"]
 
     await world.restore(backup)
-    world.clock = FixedClock(SystemClock().now() + timedelta(seconds=16))  # any lease of the lost time is over
+    world.clock = FixedClock(SystemClock().now() + AFTER_THE_LEASE)  # any lease of the lost time is over
     launcher = world.launcher("two")
     await launcher.store.take_over(world.clock.now(), at_start=False)
     await launcher.launch(job.restored(record, 2))

@@ -1,6 +1,5 @@
 """The launcher as a process: job events in from JetStream, facts out to it, specs from the api's answer."""
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -11,9 +10,10 @@ import asyncpg
 import nats
 import pytest
 
+from shared.backends.local.sightings import LocalState
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase
-from tests.integration.backends.local.harness import Backend, Failpoints, eventually
+from tests.integration.backends.local.harness import Backend, Failpoints
 from tests.integration.launcher.processes import Api, Process, process
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.world import LEDGER
@@ -68,16 +68,20 @@ async def replicas(
         yield one, two, places
 
 
+def ledger(backend: Backend, job: Job) -> list[str]:
+    """The runs of a job whose command has ended."""
+    return (backend.root / job.directory / "ledger").read_text().split()
+
+
 async def test_from_the_staged_event_to_the_vote(api: Api, launcher: Process, backend: Backend) -> None:
     launcher.start()
     jobs = [await api.submit(backend, *LEDGER) for _ in range(20)]
     await api.until("accepted", *jobs)
     for job in jobs:
-        job.exited(f"tidegate.{job.id}.a1.s1")
-        await api.publish(job)
+        await api.ends(job)
     await api.until("launcher_sealed", *jobs)
     assert {job.record.state.value for job in jobs} == {"SUCCEEDED"}
-    assert [(backend.root / job.directory / "ledger").read_text().split() for job in jobs] == [[job.id] for job in jobs]
+    assert [ledger(backend, job) for job in jobs] == [[job.id] for job in jobs]
     assert launcher.end(signal.SIGTERM) == 0
 
 
@@ -91,12 +95,10 @@ async def test_killed_again_and_again_it_launches_each_job_once(api: Api, launch
         launcher.end(signal.SIGKILL)
     launcher.start()
     await api.until("accepted", *jobs)
-    ledgers = [backend.root / job.directory / "ledger" for job in jobs]
-    deadline = asyncio.get_running_loop().time() + 30
-    while not all(ledger.exists() for ledger in ledgers):
-        assert asyncio.get_running_loop().time() < deadline
-        await asyncio.sleep(0.01)
-    assert [ledger.read_text().split() for ledger in ledgers] == [[job.id] for job in jobs]
+    for job in jobs:
+        await api.ends(job)
+    await api.until("launcher_sealed", *jobs)
+    assert [ledger(backend, job) for job in jobs] == [[job.id] for job in jobs]
 
 
 async def test_a_launcher_frozen_around_its_question_goes_on_later_and_nothing_runs_twice(
@@ -117,9 +119,8 @@ async def test_a_launcher_frozen_around_its_question_goes_on_later_and_nothing_r
     os.kill(frozen, signal.SIGCONT)
     assert [replica.end(signal.SIGTERM) for replica in (one, two)] == [0, 0], "what was begun is done"
     for job in (before, after):
-        ledger = backend.root / job.directory / "ledger"
-        await eventually(ledger.exists, "it has run")
-        assert ledger.read_text().split() == [job.id]
+        await backend.until(f"tidegate.{job.id}.a1.s1", LocalState.EXITED)
+        assert ledger(backend, job) == [job.id]
         assert len([fact for fact in api.told if fact.job == job.id]) == 1
 
 

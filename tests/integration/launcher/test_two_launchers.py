@@ -11,7 +11,7 @@ from shared.backends.local.messages import LaunchAnswer, LaunchKind
 from shared.runtime.clock import FixedClock, SystemClock
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.test_ending import READY, is_alive, running
-from tests.integration.launcher.world import Launcher, World, kinds
+from tests.integration.launcher.world import AFTER_THE_LEASE, Launcher, World, kinds
 
 
 class Frozen(LocalClient):
@@ -42,7 +42,7 @@ async def frozen(world: World, job: Job) -> tuple[Frozen, "asyncio.Task[float | 
 
 async def successor(world: World) -> Launcher:
     """Replica `two`, once the lease of `one` is over."""
-    clock = FixedClock(SystemClock().now() + timedelta(seconds=16))
+    clock = FixedClock(SystemClock().now() + AFTER_THE_LEASE)
     two = world.launcher("two")
     two.events._clock = two.launching._clock = two.ending._clock = clock
     await two.store.take_over(clock.now(), at_start=False)
@@ -97,7 +97,7 @@ async def test_it_asks_after_its_own_deadline_and_is_refused(world: World) -> No
     way = Frozen(world.backend.root)
     one = world.launcher("one", backend=way)
     await one.handle(job.again())
-    one.launching._clock = FixedClock(SystemClock().now() - timedelta(seconds=16))  # its lease is over in real time
+    one.launching._clock = FixedClock(SystemClock().now() - AFTER_THE_LEASE)  # its lease is over in real time
     await world.database.execute("UPDATE launches SET next_at = now() - interval '1 minute'")
     way.goes_on.set()
     await one.launching.once()

@@ -25,6 +25,7 @@ from tests.databases import FreshDatabase, ServiceDatabase
 from tests.integration.backends.local.harness import Backend, Failpoints
 from tests.integration.launcher.processes import Process, process
 from tests.integration.launcher.story import Job
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
 
@@ -96,7 +97,7 @@ async def replicas(
 
 async def eventually(look: Callable[[], Any], what: str) -> Any:
     """Wait for what `look` gives."""
-    deadline = asyncio.get_running_loop().time() + 20
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while (found := await look()) is None:
         assert asyncio.get_running_loop().time() < deadline, what
         await asyncio.sleep(0.02)
@@ -145,7 +146,7 @@ async def test_a_job_is_told_from_start_to_end_and_its_output_can_be_read(
 
     async def ask(**how: Any) -> LogsAnswer:
         asked = LogsAsked(tenant="acme", job=job.id, attempt=1, **how)
-        reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=5)
+        reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=PATIENCE_SECONDS)
         assert "Tidegate-Error" not in (reply.headers or {}), reply.headers
         return LogsAnswer.model_validate_json(reply.data)
 
@@ -160,7 +161,7 @@ async def test_a_job_is_told_from_start_to_end_and_its_output_can_be_read(
 @pytest.mark.usefixtures("watcher")
 async def test_names_that_lead_elsewhere_are_refused(api: Client, tmp_path: Path) -> None:
     asked = LogsAsked(tenant="../../etc", job="j" + "0" * 26, attempt=1)
-    reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=5)
+    reply = await api.request("rpc.v1.watcher.logs", asked.model_dump_json().encode(), timeout=PATIENCE_SECONDS)
     assert reply.headers is not None
     assert "no tenant's name" in reply.headers["Tidegate-Error"]
 
@@ -179,7 +180,7 @@ async def test_after_a_restore_it_tells_what_was_released_and_says_that_it_is_in
     await database.close()
 
     async def in_step() -> bool | None:
-        reply = await api.request("rpc.v1.watcher.standing", b"", timeout=5)
+        reply = await api.request("rpc.v1.watcher.standing", b"", timeout=PATIENCE_SECONDS)
         standing = json.loads(reply.data)
         return None if standing["restoring"] or standing["unsent"] else standing["epoch"] == 2
 

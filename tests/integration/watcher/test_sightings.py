@@ -64,7 +64,7 @@ async def test_a_running_command_is_told_once_and_then_its_end(world: World) -> 
     for _ in range(3):
         assert await watcher.look()
     assert await world.facts() == []
-    await world.backend.client.stop(submission, 20)
+    await world.backend.client.stop(submission, 600)
     end = await world.until_told(watcher, "exited")
     assert (end.signal, end.stop_recorded) == (15, True)
     assert end.segment == running.segment

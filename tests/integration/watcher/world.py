@@ -25,6 +25,7 @@ from shared.runtime.messages import Delivery
 from shared.runtime.standing import Standing, mark_in_step, read_standing
 from tests.integration.backends.local.harness import Backend
 from tests.integration.launcher.story import Job
+from tests.patience import PATIENCE_SECONDS
 
 LOST_AFTER = timedelta(seconds=60)
 
@@ -143,7 +144,7 @@ class World:
 
     async def until_told(self, watcher: Watcher, kind: str) -> Any:
         """Look until a fact of this kind is told, and nothing else is."""
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while not (told := await self.facts()):
             assert asyncio.get_running_loop().time() < deadline, f"no {kind}"
             await watcher.look()

@@ -166,13 +166,16 @@ def test_a_link_that_leads_out_is_refused_by_name(tmp_path: Path, target: str, w
     assert "'loop'" in str(refused.value)
 
 
-def test_pipes_and_sockets_are_refused_by_name_and_never_opened(tmp_path: Path) -> None:
+def test_pipes_and_sockets_are_refused_by_name_and_never_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pi\npe")
     with pytest.raises(SnapshotError, match=r"'pi\\npe' is a named pipe"):
         pack(tmp_path)
     (tmp_path / "pi\npe").unlink()
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "s"))
+        monkeypatch.chdir(tmp_path)  # a socket's path may have 107 bytes
+        listening.bind("s")
         with pytest.raises(SnapshotError, match="'s' is a socket"):
             pack(tmp_path)
     (tmp_path / ".tidegateignore").write_text("s\n")

@@ -44,7 +44,9 @@ def write(root: Path, files: dict[str, tuple[bytes, int]]) -> dict[bytes, tuple[
     return made
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(TREES)
 def test_packed_staged_and_copied_back_it_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, tuple[bytes, int]]

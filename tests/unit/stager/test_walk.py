@@ -94,13 +94,16 @@ def test_links_that_run_in_a_circle_end(root: Path) -> None:
     assert found["e/d/f"] == b"2"
 
 
-def test_pipes_sockets_and_devices_are_refused_without_opening_them(root: Path) -> None:
+def test_pipes_sockets_and_devices_are_refused_without_opening_them(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(root / "pipe")
     (root / "to-pipe").symlink_to("pipe")
     if os.geteuid() == 0:
         os.mknod(root / "null", 0o020666, os.makedev(1, 3))
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(root / "s"))
+        monkeypatch.chdir(root)  # a socket's path may have 107 bytes
+        listening.bind("s")
         found = contents(root)
     refused = {path for path, why in found.items() if why == "it is a named pipe, a socket or a device"}
     assert refused >= {"pipe", "to-pipe", "s"}

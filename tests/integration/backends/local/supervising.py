@@ -2,8 +2,8 @@
 
 Run as a program: reads {root, rounds} as JSON from standard input. A round has orders, and may have a `revoke_after` in
 microseconds: then the attempt is revoked that long after letting go (or before, where negative), and whether that saw a
-claim is printed. It shows what the claim alone is worth, and what a supervisor does when the world has changed since
-the host looked.
+claim is printed. Where it is "before", they are let go once the attempt is revoked. It shows what the claim alone is
+worth, and what a supervisor does when the world has changed since the host looked.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 from shared.backends.local import layout, uids, view
 from shared.backends.local.client import LocalClient
@@ -44,11 +45,15 @@ def _revoke(root: str, order: Order) -> bool:
     return asyncio.run(revoke_and_read())
 
 
-def _round(root: str, orders: list[Order], revoke_after: int | None) -> bool | None:
+def _round(root: str, orders: list[Order], revoke_after: int | Literal["before"] | None) -> bool | None:
     gate = os.pipe()
     pids = [_fork(root, order, gate) for order in orders]
     with ThreadPoolExecutor(1) as revoker:
         claimed = None
+        if revoke_after == "before":
+            claimed = revoker.submit(_revoke, root, orders[0])
+            claimed.result()
+            revoke_after = None
         if revoke_after is not None and revoke_after < 0:
             claimed = revoker.submit(_revoke, root, orders[0])
             time.sleep(-revoke_after / 1e6)

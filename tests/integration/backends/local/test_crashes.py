@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from shared.backends.local import layout, locks
 from shared.backends.local.messages import CouldNotAsk, KillKind, LaunchKind, ReleaseAnswer, StopAnswer
 from shared.backends.local.observer import LocalState
 from tests.integration.backends.local.harness import AS_ROOT, REPOSITORY, Backend, eventually, is_running, pids_in
+from tests.patience import PATIENCE_SECONDS
 
 WAITS = "echo $$ > ready; while [ ! -e go ]; do sleep 0.01; done; exit 4"
 # Leaves a daemon in a session of its own, as stubborn as a process without privileges can be.
@@ -186,12 +188,10 @@ async def test_a_supervisor_holds_the_lock_on_its_spec_and_its_job_does_not(back
 
 
 async def _all_free(backend: Backend) -> None:
-    for _ in range(2000):
-        status = await backend.client.status()
-        if (status.gpus_free, status.live) == (8, 0):
-            return
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while ((status := await backend.client.status()).gpus_free, status.live) != (8, 0):
+        assert time.monotonic() < deadline, f"GPUs or slots are still held: {status}"
         await asyncio.sleep(0.005)
-    raise AssertionError(f"GPUs or slots are still held: {status}")
 
 
 async def _both_written(path: Path) -> None:

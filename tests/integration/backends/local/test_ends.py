@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from datetime import UTC, timedelta
 
 import pytest
@@ -37,11 +38,13 @@ async def test_records_the_signal_that_killed_it_and_no_code(backend: Backend) -
 
 async def test_records_a_job_that_is_over_before_anybody_looks(backend: Backend) -> None:
     request = await backend.request("short", "sleep", "0.01")
+    asked = time.monotonic()
     seen = await backend.run(request)
+    took_ms = (time.monotonic() - asked) * 1000
     assert seen.exit is not None
     assert seen.started is not None, "its start is on record though nobody saw it run"
     assert seen.exit.code == 0
-    assert 10 <= seen.exit.duration_ms < 5000
+    assert 10 <= seen.exit.duration_ms <= took_ms
 
 
 async def test_says_that_a_command_was_not_found(backend: Backend) -> None:
