@@ -10,10 +10,12 @@ from services.api.domain import Change, take_command
 from shared.lifecycle.actions import ACTIONS, command_of
 from shared.lifecycle.inputs import AnyCommand
 from shared.lifecycle.outcome import Outcome
+from shared.lifecycle.pipeline import Asked, PipelineCommand, ask_pipeline
 from shared.lifecycle.record import JobRecord
 
 STARTS_AGAIN: Final = frozenset({"resume", "retry"})
 """Commands after which the working directory is needed once more."""
+PIPELINE_ACTIONS: Final = ("stop", "pause", "resume", "retry")
 NOT_OFFERED: Final[Mapping[str, str]] = {"recopy": "copying outputs again is not offered by this version"}
 
 
@@ -54,6 +56,40 @@ def job_actions(record: JobRecord, around: Around, now: datetime, *, is_admin: b
         outcome = decide(record, command_of(name, "somebody", now, by_admin=is_admin), around, now)[1]
         answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
     return answers
+
+
+def decide_steps(
+    steps: Sequence[JobRecord], command: PipelineCommand, around: Mapping[str, Around], now: datetime
+) -> Asked:
+    """What a command for a pipeline asks of its steps, given in order without those that were deleted: `ask_pipeline`,
+    unless what is around them forbids it."""
+    asked = ask_pipeline(steps, command, now)
+    why_not = _why_not_steps(asked, around)
+    return asked if why_not is None else Asked(Outcome("refused", why_not))
+
+
+def pipeline_actions(
+    steps: Sequence[JobRecord], around: Mapping[str, Around], now: datetime, *, is_admin: bool
+) -> dict[str, dict[str, Any]]:
+    """The same as `job_actions` for a pipeline as one."""
+    answers: dict[str, dict[str, Any]] = {}
+    for name in PIPELINE_ACTIONS:
+        command = command_of(name, "somebody", now, by_admin=is_admin)
+        assert isinstance(command, PipelineCommand), "these are the commands for a pipeline"
+        outcome = decide_steps(steps, command, around, now).outcome
+        answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
+    return answers
+
+
+def _why_not_steps(asked: Asked, around: Mapping[str, Around]) -> str | None:
+    for step, command in asked.steps:
+        if command.kind == "retry" and around[step.id].deleted_steps:
+            name = min(around[step.id].deleted_steps)[1]
+            return f"step {name} was deleted: submit the pipeline again"
+        why_not = _why_not(step, command.kind, around[step.id])
+        if why_not is not None and step.pipeline is not None:
+            return f"step {step.pipeline.step}: {why_not}"
+    return None
 
 
 def _why_not(record: JobRecord, kind: str, around: Around) -> str | None:

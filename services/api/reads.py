@@ -11,23 +11,24 @@ from shared.lifecycle.record import JobRecord
 from shared.runtime.database import Database
 
 # What is true around the job `job`, whose spec is `spec`: columns for `Around.of_row`.
-_AROUND: Final = """
-    spec ->> 'snapshot' AS snapshot,
-    spec ->> 'snapshot' IS NULL OR EXISTS (
+SNAPSHOT: Final = "spec ->> 'snapshot'"
+STORED: Final = """(spec ->> 'snapshot' IS NULL OR EXISTS (
         SELECT FROM snapshots WHERE snapshots.tenant = job.tenant AND snapshots.digest = spec ->> 'snapshot'
-    ) AS stored,
+    ))"""
+SPEC: Final = "JOIN specs ON specs.tenant = job.tenant AND specs.digest = job.spec_digest"
+_AROUND: Final = f"""
+    {SNAPSHOT} AS snapshot, {STORED} AS stored,
     EXISTS (
         SELECT FROM jobs AS step
         WHERE step.pipeline = job.pipeline AND step.state NOT IN ('SUCCEEDED', 'FAILED', 'STOPPED')
     ) AS moves,
     (SELECT gone FROM pipelines WHERE pipelines.id = job.pipeline) AS gone
 """
-_SPEC: Final = "JOIN specs ON specs.tenant = job.tenant AND specs.digest = job.spec_digest"
 
 ONE: Final = f"""
-SELECT record::text AS record, spec, {_AROUND} FROM jobs AS job {_SPEC} WHERE job.id = $1 AND job.tenant = $2
+SELECT record::text AS record, spec, {_AROUND} FROM jobs AS job {SPEC} WHERE job.id = $1 AND job.tenant = $2
 """
-AROUND: Final = f"SELECT job.id, {_AROUND} FROM jobs AS job {_SPEC} WHERE job.id = ANY ($1::text[])"
+AROUND: Final = f"SELECT job.id, {_AROUND} FROM jobs AS job {SPEC} WHERE job.id = ANY ($1::text[])"
 DELETED_AT: Final = "SELECT deleted_at FROM tombstones WHERE job = $1 AND tenant = $2"
 
 # A page, newest first; the filters are NULL where none is asked for.
@@ -108,7 +109,7 @@ class Reads:
             filters += f" AND name = ${len(arguments)}"
         if kind is not None:
             filters += f" AND kind = '{kind}'"  # in the text, for the index that is of one kind only
-        query = PAGE.format(filters=filters, around=_AROUND, spec=_SPEC)
+        query = PAGE.format(filters=filters, around=_AROUND, spec=SPEC)
         return [_found(row) for row in await self._database.fetch(query, *arguments)]
 
     async def log(self, tenant: str, job: str, after: tuple[int, int], limit: int) -> list[Logged]:

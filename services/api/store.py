@@ -14,7 +14,7 @@ import asyncpg
 from services.api.domain import Change
 from services.api.permitted import Around
 from services.api.pipelines import INSERT_PIPELINE, PIPELINE_GONE, STEP_GONE, LockedSteps, NewPipeline
-from services.api.pipelines_views import step_view
+from services.api.pipelines_views import gone_step
 from services.api.reads import AROUND
 from services.api.stored import SNAPSHOTS, keep_what_is_stored, release
 from shared.contracts.events import encode_event
@@ -177,7 +177,7 @@ class Changes:
         if tag != "INSERT 0 1":
             raise Retryable(f"{record.id} was to be deleted, and is not what it was: read it again")
         if record.pipeline is not None:
-            await self.tx.execute(STEP_GONE, record.pipeline.id, [step_view(record.model_dump(mode="json"), change.at)])
+            await self.tx.execute(STEP_GONE, record.pipeline.id, [gone_step(record, change.at)])
             await self.tx.execute(PIPELINE_GONE, record.pipeline.id)
         key = await release(self.tx, record.tenant, record.spec_digest)
         await self._append([Entry.of(change)])

@@ -1,4 +1,4 @@
-"""Submitting, listing, showing and stopping pipelines."""
+"""Submitting, listing and showing pipelines, and what may be asked of one as a whole."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -7,19 +7,21 @@ import orjson
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from services.api.context import ApiPart, CallerPart, as_json
-from services.api.domain import Change, take_command
-from services.api.pipelines_views import Pipelines, new_view, why_not_stopped
+from services.api.access import Caller
+from services.api.context import Api, ApiPart, CallerPart, as_json
+from services.api.domain import take_command
+from services.api.permitted import STARTS_AGAIN, decide_steps
+from services.api.pipelines_views import Pipelines, new_pipeline, pipeline_view
 from services.api.problems import Problem
 from services.api.routes.jobs import IdempotencyKey
-from services.api.routes.wishes import StopBody
+from services.api.routes.wishes import NothingBody, PauseBody, RetryBody, StopBody
 from services.api.submission import Submission
 from services.api.submit import Key, New
 from shared.client.views import PipelinePage, PipelineView
 from shared.contracts.ids import is_id
 from shared.contracts.spec import PipelineRequest
-from shared.lifecycle.inputs import Stop
-from shared.lifecycle.pipeline import pipeline_word
+from shared.lifecycle.inputs import Pause, Resume, Retry, Stop
+from shared.lifecycle.pipeline import PipelineCommand, word_of
 
 router = APIRouter()
 MAX_PAGE: Final = 100
@@ -32,7 +34,8 @@ async def submit(body: PipelineRequest, api: ApiPart, caller: CallerPart, key: I
 
     def answer(new: Sequence[New]) -> str:
         name = body.name or given.name(0)
-        return orjson.dumps(new_view(caller.tenant, name, [one.record for one in new])).decode()
+        found = new_pipeline(name, [one.record for one in new])
+        return orjson.dumps(pipeline_view(caller.tenant, found, api.clock.now(), is_admin=caller.is_admin)).decode()
 
     view = await api.submitting.submit(caller, given, Key.of(key, [body]), answer)
     return Response(view, 201, {"Location": f"/v1/pipelines/{orjson.loads(view)['id']}"}, "application/json")
@@ -49,7 +52,9 @@ async def page(
     if cursor is not None and not _is_pipeline(cursor):
         raise Problem("invalid", f"cursor: {cursor[:40]!r} was given; take next_cursor of the page before, as it is")
     found = await Pipelines(api.database).page(caller.tenant, before=cursor, limit=limit + 1)
-    return as_json({"items": found[:limit], "next_cursor": found[limit - 1]["id"] if len(found) > limit else None})
+    now = api.clock.now()
+    items = [pipeline_view(caller.tenant, one, now, is_admin=caller.is_admin) for one in found[:limit]]
+    return as_json({"items": items, "next_cursor": found[limit - 1].head.id if len(found) > limit else None})
 
 
 @router.get("/pipelines/{pipeline}", responses={200: {"model": PipelineView}})
@@ -60,30 +65,54 @@ async def show(pipeline: str, api: ApiPart, caller: CallerPart) -> Response:
     found = await Pipelines(api.database).one(caller.tenant, pipeline)
     if found is None:
         raise _not_found(pipeline)
-    return as_json(found)
+    return as_json(pipeline_view(caller.tenant, found, api.clock.now(), is_admin=caller.is_admin))
 
 
 @router.post("/pipelines/{pipeline}/stop", responses={200: {"model": PipelineView}})
 async def stop(pipeline: str, api: ApiPart, caller: CallerPart, body: StopBody | None = None) -> Response:
     """Stop every step that has not ended, as one: those that wait at once, one that runs is asked to end."""
+    asked = body or StopBody()
+    command = Stop(actor=caller.user, at=api.clock.now(), force=asked.force, grace_seconds=asked.grace_seconds)
+    return await _decide(api, caller, pipeline, command)
+
+
+@router.post("/pipelines/{pipeline}/pause", responses={200: {"model": PipelineView}})
+async def pause(pipeline: str, api: ApiPart, caller: CallerPart, body: PauseBody | None = None) -> Response:
+    """Pause every step that has not ended, as one, so that the end of the one that runs starts nothing."""
+    reason = (body or PauseBody()).reason
+    command = Pause(actor=caller.user, at=api.clock.now(), reason=reason, by_admin=caller.is_admin)
+    return await _decide(api, caller, pipeline, command)
+
+
+@router.post("/pipelines/{pipeline}/resume", responses={200: {"model": PipelineView}})
+async def resume(pipeline: str, api: ApiPart, caller: CallerPart, body: NothingBody | None = None) -> Response:
+    """Let every paused step go on, or none."""
+    command = Resume(actor=caller.user, at=api.clock.now(), by_admin=caller.is_admin)
+    return await _decide(api, caller, pipeline, command)
+
+
+@router.post("/pipelines/{pipeline}/retry", responses={200: {"model": PipelineView}})
+async def retry(pipeline: str, api: ApiPart, caller: CallerPart, body: RetryBody | None = None) -> Response:
+    """Try every step that did not succeed again, or none; the outputs of those that did are used again."""
+    command = Retry(actor=caller.user, at=api.clock.now(), force=(body or RetryBody()).force)
+    return await _decide(api, caller, pipeline, command)
+
+
+async def _decide(api: Api, caller: Caller, pipeline: str, command: PipelineCommand) -> Response:
+    """The pipeline after the command: its steps are locked by one statement and changed by one transaction."""
     if not _is_pipeline(pipeline):
         raise _not_found(pipeline)
-    asked = body or StopBody()
-    now = api.clock.now()
-    command = Stop(actor=caller.user, at=now, force=asked.force, grace_seconds=asked.grace_seconds)
-    changes: list[Change] = []
     async with api.store.transaction() as tx:
         steps = await tx.lock_pipeline(caller.tenant, pipeline)
         if not steps:
             raise _not_found(pipeline)
-        for step in steps:
-            change, _ = take_command(step, command, now)
-            if change is not None:
-                changes.append(change)
+        around = await tx.around(steps, keep=command.kind in STARTS_AGAIN)
+        now = api.clock.now()
+        asked = decide_steps(steps, command, around, now)
+        changes = [change for step, wish in asked.steps if (change := take_command(step, wish, now)[0]) is not None]
         await tx.apply(changes)
-    word = pipeline_word([(step.state, step.end_reason) for step in steps])
-    if (why_not := why_not_stopped(word)) is not None:
-        raise Problem("conflict", f"stop is not possible: {why_not}", word=word)
+    if asked.outcome.what == "refused":
+        raise Problem("conflict", f"{command.kind} is not possible: {asked.outcome.why}", word=word_of(steps))
     return await show(pipeline, api, caller)
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from services.api.routes.admin import NewToken
-from services.api.routes.commands import StopBody
+from services.api.routes.wishes import StopBody
 from services.api.routes.jobs import Batch
 from services.api.routes.usage import Limits
 from services.api.sentences import RIGHT, invalid
