@@ -1,18 +1,22 @@
 """In front of every route: who asks, and is the body of a size and kind that may be read at all?
 
-Nothing is public, not even the OpenAPI document: what a route forgets to check is refused here.
+Nothing is public, not even the OpenAPI document: what a route forgets to check is refused here. Browsers come in to
+workstations, and only there, with a cookie in place of a token (`visiting`).
 """
 
 from typing import Any, Final
 
 from fastapi.routing import APIRoute
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.api.access import Access, Caller
 from services.api.problems import Problem
 from services.api.sentences import unknown
+from services.api.visiting import Visiting, workstation_of
 from shared.contracts.snapshot import shown
+from shared.runtime.clock import Clock
 from shared.runtime.errors import DatabaseUnavailable
 
 MAX_BODY_BYTES: Final = 512 * 1024
@@ -24,28 +28,57 @@ _TOKEN_LENGTH: Final = 512
 class Door:
     """Middleware that puts the `Caller` into the request's state, or answers itself."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, max_batch_bytes: int, max_snapshot_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        visiting: Visiting,
+        clock: Clock,
+        max_batch_bytes: int,
+        max_snapshot_bytes: int,
+    ) -> None:
         self._app = app
         self._access = access
+        self._visiting = visiting
+        self._clock = clock
         self._max_batch = max_batch_bytes
         self._max_snapshot = max_snapshot_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the request through, with its body counted."""
-        if scope["type"] != "http":
+        """Let the request through, with its body counted; a WebSocket only where its opening shows who asks."""
+        if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        request = Request(scope)
+        connection = HTTPConnection(scope)
+        path, counted = scope["path"], receive
         try:
-            scope.setdefault("state", {})["caller"] = await self._caller(request)
-            counted = self._counted(request, receive)
+            answer = await self._let_in(connection, scope.setdefault("state", {}))
+            if answer is not None:
+                return await answer(scope, receive, send)
+            if scope["type"] == "http" and workstation_of(path) is None:
+                counted = self._counted(Request(scope), receive)
         except Problem as problem:
-            return await problem.response(request.url.path)(scope, receive, send)
+            return await problem.response(path)(scope, receive, send)
         except DatabaseUnavailable:
-            return await database_away().response(request.url.path)(scope, receive, send)
+            return await database_away().response(path)(scope, receive, send)
         return await self._app(scope, counted, send)
 
-    async def _caller(self, request: Request) -> Caller:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
+    async def _let_in(self, connection: HTTPConnection, state: dict[str, Any]) -> Response | None:
+        """Note who asks, by token or, at a workstation, by cookie; the answer to a ticket."""
+        workstation = workstation_of(connection.scope["path"])
+        if workstation is not None and "authorization" not in connection.headers:
+            answer = await self._visiting.entered(connection, workstation, self._clock.now())
+            if answer is not None:
+                return answer
+            visitor = await self._visiting.visitor(connection, workstation, self._clock.now())
+            if visitor is not None:
+                state["caller"], state["until"] = visitor.caller, visitor.until
+                return None
+        state["caller"] = await self._caller(connection)
+        return None
+
+    async def _caller(self, connection: HTTPConnection) -> Caller:
+        kind, _, token = connection.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():
             raise _unauthenticated("there is no token: send `Authorization: Bearer TOKEN`")
         caller = None if len(token) > _TOKEN_LENGTH else await self._access.who(token.strip())
@@ -55,7 +88,8 @@ class Door:
 
     def _counted(self, request: Request, receive: Receive) -> Receive:
         """The body's receiver, which stops at the limit; what is too large by its own word is refused at once."""
-        path, limit = request.url.path, self._limit(request.url.path)
+        path: str = request.scope["path"]  # not the URL's: the Host header, the caller's, is a part of that
+        limit = self._limit(path)
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit:
             raise _too_large(int(declared), limit, path)
@@ -83,9 +117,9 @@ class Door:
         return self._max_batch if path == _BATCH else MAX_BODY_BYTES
 
 
-async def caller_of(request: Request) -> Caller:
+async def caller_of(connection: HTTPConnection) -> Caller:
     """The dependency of every route: refuses where the door let nobody through."""
-    caller: Any = request.scope.get("state", {}).get("caller")
+    caller: Any = connection.scope.get("state", {}).get("caller")
     if not isinstance(caller, Caller):
         raise _unauthenticated("there is no token: send `Authorization: Bearer TOKEN`")
     return caller

@@ -1,0 +1,112 @@
+"""Requests on their way to a workstation's process and back, in pieces: nothing is kept whole.
+
+The transport is used without a client around it: no cookie of one workstation is kept for another, no redirect is
+followed, no setting of the environment leads elsewhere. Each request has a connection of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
+from typing import Final
+
+import httpx
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from services.api.problems import Problem
+from services.api.proxy_headers import Place, answered, asked
+from services.api.proxy_target import Target, Targets, Up, not_listening
+
+LOOK_SECONDS: Final = 5.0
+"""How often it is looked whether an open connection may go on."""
+_CONNECT_SECONDS: Final = 5.0
+_HEADERS_SECONDS: Final = 600.0
+
+MayGoOn = Callable[[], Awaitable[bool]]
+
+
+class Proxy:
+    """The way to the processes of workstations."""
+
+    def __init__(self, targets: Targets) -> None:
+        self.targets = targets
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        self._http = httpx.AsyncHTTPTransport(verify=False, trust_env=False, limits=limits)
+
+    async def close(self) -> None:
+        """Let go of what is open."""
+        await self._http.aclose()
+
+    async def forward(self, request: Request, up: Up, target: Target, place: Place, may_go_on: MayGoOn) -> Response:
+        """The answer of the process behind, as it comes. Cut off once `may_go_on` says no."""
+        with ExitStack() as kept:
+            kept.enter_context(self.targets.room(up.job))
+            try:
+                async with asyncio.timeout(_HEADERS_SECONDS):
+                    answer = await self._http.handle_async_request(_request(request, target, place))
+            except httpx.ConnectError:
+                self.targets.forget(up)
+                raise not_listening(up.job) from None
+            except (httpx.TransportError, TimeoutError) as error:
+                raise _broken(error) from None
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody hears it
+            if answer.status_code == httpx.codes.SWITCHING_PROTOCOLS:
+                await answer.aclose()
+                raise _broken(ValueError("it changed the protocol, which nobody asked for"))
+            response = StreamingResponse(_pieces(answer, may_go_on, kept.pop_all()), answer.status_code)
+            response.raw_headers = list(answered(answer.headers.raw, place))
+            return response
+
+
+def _request(request: Request, target: Target, place: Place) -> httpx.Request:
+    client = "" if request.client is None else request.client.host
+    raw: bytes = request.scope["raw_path"]
+    headers = asked(request.headers.raw, place, client=client, scheme=request.url.scheme, secret=target.secret)
+    if "transfer-encoding" in request.headers:
+        headers.append((b"transfer-encoding", b"chunked"))
+    has_body = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    return httpx.Request(
+        request.method,
+        f"http://127.0.0.1:{target.port}/",
+        headers=headers,
+        stream=_Body(request) if has_body else httpx.ByteStream(b""),
+        extensions={
+            "target": place.target(raw, request.scope["query_string"]),  # as it came, not as httpx would write it
+            "timeout": {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None},
+        },
+    )
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._request.stream():
+            if piece:
+                yield piece
+
+
+async def _pieces(answer: httpx.Response, may_go_on: MayGoOn, kept: ExitStack) -> AsyncIterator[bytes]:
+    """The body as it is on the wire, compressed where it is."""
+    looked = time.monotonic()
+    assert isinstance(answer.stream, httpx.AsyncByteStream)
+    with kept:
+        try:
+            async for piece in answer.stream:
+                yield piece
+                if time.monotonic() - looked > LOOK_SECONDS:
+                    if not await may_go_on():
+                        return
+                    looked = time.monotonic()
+        except httpx.TransportError:
+            return  # the process ended: the caller sees a body that is not whole
+        finally:
+            await answer.aclose()
+
+
+def _broken(error: Exception) -> Problem:
+    said = str(error) or type(error).__name__
+    return Problem("service-error", f"the workstation's process did not answer as HTTP does: {said[:200]}")

@@ -1,0 +1,173 @@
+"""Workstations that are up, for tests of the way to them: their process, and the watcher that says where it listens."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import httpx
+import uvicorn
+
+from shared.contracts.queries import EndpointAnswer, EndpointAsked
+from tests.integration.api.conftest import Answering, RunningApi
+
+SECRET = "the-secret-of-the-port"
+SEGMENT = {"submission": "s1", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Raw = list[tuple[bytes, bytes]]
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """The signals are the test run's."""
+        yield
+
+
+@dataclass
+class Process:
+    """What stands for a workstation's command: it shows what reached it, and answers as it is told."""
+
+    port: int = 0
+    answer_headers: Raw = field(default_factory=list)
+    status: int = 200
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    """Lets the second half of `/halves` go."""
+    read: int = 0
+    """Bytes of `/slow` that were read so far."""
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        match scope["type"], scope["path"].rpartition("/")[2]:
+            case "websocket", _:
+                await self._echo(scope, receive, send)
+            case "http", "halves":
+                await self._halves(send)
+            case "http", "count":
+                await self._count(receive, send)
+            case "http", _:
+                await self._show(scope, receive, send)
+
+    async def _show(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        seen = {
+            "method": scope["method"],
+            "target": scope["raw_path"].decode()
+            + ("?" + scope["query_string"].decode() if scope["query_string"] else ""),
+            "headers": [[name.decode(), value.decode()] for name, value in scope["headers"]],
+            "body": body.decode(),
+        }
+        shown = json.dumps(seen).encode()
+        headers = [*self.answer_headers, (b"content-length", str(len(shown)).encode())]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else shown})
+
+    async def _halves(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first;", "more_body": True})
+        await self.released.wait()
+        await send({"type": "http.response.body", "body": b"second"})
+
+    async def _count(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            self.read += len(message.get("body", b""))
+            if not message.get("more_body"):
+                break
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": str(self.read).encode()})
+
+    async def _echo(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        await receive()
+        if scope["path"].endswith("elsewhere"):
+            headers = [(b"location", b"ws://127.0.0.1:1/")]
+            await send({"type": "websocket.http.response.start", "status": 302, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": b""})
+            return
+        await send({"type": "websocket.accept", "subprotocol": next(iter(scope["subprotocols"]), None)})
+        headers = [[name.decode(), value.decode()] for name, value in scope["headers"]]
+        await send(
+            {"type": "websocket.send", "text": json.dumps({"target": scope["raw_path"].decode(), "headers": headers})}
+        )
+        while (message := await receive())["type"] == "websocket.receive":
+            if message.get("text") == "leave":
+                await send({"type": "websocket.close", "code": 4321, "reason": "asked to"})
+                return
+            kept = {name: message[name] for name in ("text", "bytes") if message.get(name) is not None}
+            await send({"type": "websocket.send", **kept})
+
+
+@contextlib.asynccontextmanager
+async def listening() -> AsyncIterator[Process]:
+    """A process on a port of its own."""
+    process = Process()
+    config = uvicorn.Config(cast(Any, process), port=0, lifespan="off", log_config=None, access_log=False)
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            assert not serving.done(), "uvicorn ended while starting"
+            await asyncio.sleep(0.01)
+        process.port = server.servers[0].sockets[0].getsockname()[1]
+        yield process
+    finally:
+        process.released.set()
+        server.should_exit = True
+        await serving
+
+
+@dataclass
+class Watcher:
+    """Answers where workstations listen; `asked` is what it was asked."""
+
+    ports: dict[str, int | None] = field(default_factory=dict)
+    asked: list[EndpointAsked] = field(default_factory=list)
+
+    @classmethod
+    async def of(cls, answering: Answering) -> "Watcher":
+        """One that hears the queries."""
+        watcher = cls()
+
+        def reply(request: bytes) -> bytes:
+            asked = EndpointAsked.model_validate_json(request)
+            watcher.asked.append(asked)
+            port = watcher.ports.get(asked.job)
+            return EndpointAnswer(port=port, secret=None if port is None else SECRET).model_dump_json().encode()
+
+        await answering("watcher", "endpoint", reply)
+        return watcher
+
+
+async def a_workstation(client: httpx.AsyncClient, **given: Any) -> str:
+    """One that waits at the gates."""
+    response = await client.post("/v1/workstations", json={"command": ["serve"], **given})
+    assert response.status_code == 201, response.text
+    return str(response.json()["id"])
+
+
+async def comes_up(api: RunningApi, client: httpx.AsyncClient, workstation: str, *, attempt: int = 1) -> None:
+    """The facts of an attempt that runs."""
+    await api.report("admitted", workstation, attempt=attempt, admission=attempt)
+    segment = SEGMENT | {"submission": f"s{attempt}"}
+    await api.report(
+        "seen_running", workstation, attempt=attempt, segment=segment, started_at=datetime.now(UTC), raw_state="R"
+    )
+    await api.becomes(client, workstation, "RUNNING")
+
+
+async def goes_down(api: RunningApi, workstation: str, *, attempt: int = 1) -> None:
+    """The facts of an attempt that ended at our wish, its workspace kept."""
+    segment, now = SEGMENT | {"submission": f"s{attempt}"}, datetime.now(UTC)
+    ended: dict[str, Any] = {"signal": 15, "started_at": now, "ended_at": now, "raw_state": "E", "stop_recorded": True}
+    await api.report("exited", workstation, attempt=attempt, segment=segment, **ended)
+    await api.report("staging_sealed", workstation, attempt=attempt, staged=True, outcome="none")
+    await api.report("gpus_freed", workstation, attempt=attempt)
+    await api.report("launcher_sealed", workstation, attempt=attempt, ran=True)
