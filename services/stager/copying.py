@@ -13,11 +13,11 @@ from typing import BinaryIO, Final
 from services.stager.blobs import Blobs, GoOn, StoreError
 from services.stager.facts import Result
 from services.stager.leases import Claim
-from services.stager.manifest import ManifestFile
+from services.stager.manifest import ManifestFile, as_text
 from services.stager.marks import Mark
 from services.stager.patterns import Patterns
 from services.stager.underway import Trace
-from services.stager.walk import Found, Refused, TooMany, Walk, refusal
+from services.stager.walk import Found, Loss, Refused, TooMany, Walk, refusal
 from shared.contracts.queries import OutputFile, output_key
 from shared.contracts.snapshot import shown
 from shared.lifecycle.facts import MAX_ITEMS
@@ -26,6 +26,9 @@ from shared.runtime import failpoints
 _SAID: Final = 3
 _STORE_PAUSES_SECONDS: Final = (0.2, 1.0)
 _READS: Final = 3
+_MOST_PROBLEMS: Final = 100
+_MOST_LOST: Final = 1000
+_THE_REST: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Copying:
 
     def run(self, claim: Claim, patterns: Sequence[str], go_on: GoOn, *, last_try: bool) -> Result:
         """Copy what the patterns name. Raises StoreError where it may work later; on the last try what could be copied
-        is kept, and the result says `failed`. Every file of the manifest was read back from the store and compared."""
+        is kept, and the result says `failed`. Every file of the manifest was read back from the store and compared.
+        Where nothing came back but should have there is no manifest: an earlier attempt's stays the newest."""
         assert claim.directory is not None, "outputs are owed of a staged attempt only"
         try:
             walk = Walk(f"{self._root}/{claim.directory}", Patterns(patterns))
@@ -105,6 +109,10 @@ class _Copy:
         self._manifest = ManifestFile(spool, claim.job, claim.attempt, f"{self._prefix}/")
         self._problems: list[str] = []
         self._refused = 0
+        self._lost: list[str] = []
+        self._only_nothing = True
+        """Of all that was refused there was nothing to keep."""
+        self._folders = 0
         self._files = 0
         self._bytes = 0
 
@@ -114,18 +122,21 @@ class _Copy:
             for item in self._walk:
                 self._go_on()
                 if isinstance(item, Refused):
-                    self._problem(refusal(item))
+                    self._refuse(item)
                 elif item.is_folder:
+                    self._folders += 1
                     self._manifest.add(_folder(item))
                 else:
                     self._one(item)
         except TooMany as error:
-            self._problem(str(error))
+            self._problem(str(error), Loss.CONTENT, _THE_REST)
 
     def publishable(self, succeeded: bool) -> Result:
         """Store the manifest; what the result says is true once the row names it."""
+        if self._lost and self._files + self._folders == 0:
+            return Result("failed", message=self._said())
         key = manifest_of(self._prefix)
-        size = self._manifest.finish(self._problems)
+        size = self._manifest.finish(self._problems, self._lost)
         self._spool.seek(0)
         try:
             failpoints.reach("rename.before")
@@ -137,25 +148,28 @@ class _Copy:
                 raise
             return Result("failed", message=f"the store of outputs cannot be written: {error}")
         missing = self._walk.unmatched if succeeded else ()
-        copied = Result("verified", self._files, self._bytes, key, missing[:MAX_ITEMS])
-        if self._problems:
-            more = f"; and {self._refused - _SAID} more" if self._refused > _SAID else ""
-            return replace(copied, outcome="failed", message="; ".join(self._problems[:_SAID]) + more)
+        copied = Result("verified", self._files, self._bytes, key, missing[:MAX_ITEMS], self._said())
+        if self._refused and (succeeded or not self._only_nothing):
+            return replace(copied, outcome="failed")
         return replace(copied, outcome="missing") if missing else copied
+
+    def _said(self) -> str | None:
+        more = f"; and {self._refused - _SAID} more" if self._refused > _SAID else ""
+        return "; ".join(self._problems[:_SAID]) + more if self._problems else None
 
     def _one(self, found: Found) -> None:
         try:
             size, digest = self._copied(found)
         except OSError as error:
-            self._problem(refusal(Refused(found.path, f"it cannot be read: {error.strerror or error}")))
+            self._refuse(Refused(found.path, f"it cannot be read: {error.strerror or error}", Loss.CONTENT))
             return
         except ChangedMeanwhile:
-            self._problem(refusal(Refused(found.path, "it went on changing while it was copied")))
+            self._refuse(Refused(found.path, "it went on changing while it was copied", Loss.CONTENT))
             return
         except StoreError as error:
             if not self._last_try:
                 raise
-            self._problem(refusal(Refused(found.path, f"the store did not take it: {error}")))
+            self._refuse(Refused(found.path, f"the store did not take it: {error}", Loss.CONTENT))
             if self._refused > _SAID:
                 raise TooMany("the rest was not tried") from error
             return
@@ -193,10 +207,16 @@ class _Copy:
                 file.seek(0)
         return self._blobs.put(key, file, size, self._go_on)
 
-    def _problem(self, sentence: str) -> None:
+    def _refuse(self, refused: Refused) -> None:
+        self._problem(refusal(refused), refused.loss, refused.path)
+
+    def _problem(self, sentence: str, loss: Loss, path: str) -> None:
         self._refused += 1
-        if len(self._problems) < 100:
+        self._only_nothing &= loss is Loss.NOTHING
+        if len(self._problems) < _MOST_PROBLEMS:
             self._problems.append(sentence)
+        if loss is Loss.CONTENT and _THE_REST not in self._lost:
+            self._lost.append(as_text(path) if len(self._lost) < _MOST_LOST else _THE_REST)
 
 
 def _folder(found: Found) -> OutputFile:

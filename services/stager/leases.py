@@ -7,6 +7,7 @@ from typing import Final
 import asyncpg
 
 from services.stager.domain import Stage
+from services.stager.earlier import Copy
 from services.stager.facts import Heading, outgoing
 from services.stager.marks import Mark
 from services.stager.store import fact_numbers, told_as_json
@@ -53,8 +54,11 @@ UPDATE staging SET stage = $3, owner = NULL, deadline = NULL, tries = 0, due_at 
        directory = coalesce($4, directory), manifest = coalesce($5, manifest), facts = facts || $6::text::jsonb
 WHERE job = $1 AND attempt = $2
 """
-_EARLIER_OUTPUTS: Final = """
-SELECT manifest FROM staging WHERE job = $1 AND attempt < $2 AND manifest IS NOT NULL ORDER BY attempt DESC LIMIT 1
+_EARLIER_COPIES: Final = """
+SELECT attempt, manifest FROM staging
+WHERE job = $1 AND attempt < $2
+  AND (manifest IS NOT NULL OR facts @> '[{"kind": "staging_sealed", "outcome": "failed"}]')
+ORDER BY attempt DESC
 """
 
 
@@ -155,10 +159,10 @@ class Leases:
             await tx.enqueue([outgoing(fact) for fact in facts])
             return True
 
-    async def earlier_outputs(self, claim: Claim) -> str | None:
-        """The name of the newest manifest of an attempt before this one."""
-        name: str | None = await self._database.fetchval(_EARLIER_OUTPUTS, claim.job, claim.attempt)
-        return name
+    async def earlier_copies(self, claim: Claim) -> tuple[Copy, ...]:
+        """What attempts before this one brought back, the newest first; those that had nothing to bring are absent."""
+        rows = await self._database.fetch(_EARLIER_COPIES, claim.job, claim.attempt)
+        return tuple(Copy(row["attempt"], row["manifest"]) for row in rows)
 
     async def published(self, trace: Trace) -> tuple[str | None, str | None]:
         """The directory and the manifest that the attempt's row names. Waits for whoever is just publishing: of a dead

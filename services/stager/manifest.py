@@ -22,7 +22,13 @@ class ManifestFile:
         self._file.write(self._separator + b"\n" + entry.model_dump_json().encode())
         self._separator = b","
 
-    def finish(self, problems: Sequence[str]) -> int:
+    def finish(self, problems: Sequence[str], lost: Sequence[str]) -> int:
         """End it; its size in bytes."""
-        self._file.write(b'\n],"problems":' + orjson.dumps(list(problems)) + b"}")
+        said = orjson.dumps({"problems": list(problems), "lost": list(lost)})
+        self._file.write(b"\n]," + said[1:])
         return self._file.tell()
+
+
+def as_text(path: str) -> str:
+    """A path as a manifest can name it where it is not UTF-8: such bytes become `\\xNN`."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

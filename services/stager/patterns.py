@@ -62,3 +62,16 @@ class Patterns:
                     elif is_folder or not self._folder_only[place]:
                         matched.add(place)
         return Step(frozenset(matched), frozenset(inside))
+
+    def names(self, path: str, *, is_folder: bool) -> bool:
+        """Whether they name a path, or a folder that it lies in."""
+        if self.whole():
+            return True
+        states = self.start()
+        *folders, last = path.split("/")
+        for name, folder in (*((name, True) for name in folders), (last, is_folder)):
+            step = self.enter(states, name, is_folder=folder)
+            if step.matched:
+                return True
+            states = step.inside
+        return False

@@ -1,14 +1,15 @@
 """Puts the outputs of an earlier attempt into a new working directory, over what was submitted.
 
 So a retried job finds its checkpoints where it left them. Nothing follows a link: what stands in an output's way (the
-snapshot may hold a link or file where the job made a folder) gives way to it.
+snapshot may hold a link or file where the job made a folder) gives way to it. What the job had removed goes again.
 """
 
+import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from services.stager.blobs import Blobs, Corrupt, GoOn
@@ -29,10 +30,29 @@ def restore(blobs: Blobs, manifest: Manifest, into: int, go_on: GoOn) -> None:
         if parts == [""]:
             raise Corrupt(f"a manifest names {shown(entry.path)}, which is no path of an output")
         if entry.kind == "directory":
-            with _folder(into, parts):
+            with _folder(into, parts) as folder:
+                os.fchmod(folder, entry.mode & 0o777 | 0o700)
                 continue
         with _folder(into, parts[:-1]) as parent:
             _write(blobs, manifest.prefix, entry, parts[-1], parent, go_on)
+
+
+def remove(paths: Iterable[str], into: int) -> None:
+    """Remove files and links below the directory `into`, and folders that are empty then."""
+    for path in sorted(paths, reverse=True):
+        with suppress(FileNotFoundError, NotADirectoryError):  # something that it lay in is no folder any more
+            if stat.S_ISDIR(os.lstat(path, dir_fd=into).st_mode):
+                _remove_if_empty(path, into)
+            else:
+                os.unlink(path, dir_fd=into)
+
+
+def _remove_if_empty(path: str, into: int) -> None:
+    try:
+        os.rmdir(path, dir_fd=into)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
 
 
 def _write(blobs: Blobs, prefix: str, entry: OutputFile, name: str, parent: int, go_on: GoOn) -> None:

@@ -1,7 +1,6 @@
 """Stages one attempt in: fetch, list, check, unpack. Blocking, for a worker thread; nothing is told here."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Final
@@ -9,7 +8,7 @@ from typing import BinaryIO, Final
 from services.stager import workdir
 from services.stager.blobs import Blobs, GoOn, SnapshotGone
 from services.stager.checks import NO_FILES, check, nothing
-from services.stager.earlier import Earlier
+from services.stager.earlier import Before, Earlier
 from services.stager.leases import Claim
 from services.stager.listing import Limits, Tree, Unsafe, clean_path, list_snapshot, read_entries
 from services.stager.machine import Machine
@@ -22,6 +21,7 @@ from shared.runtime import failpoints
 
 _HEAD_BYTES: Final = 512
 _SPARE_BYTES: Final = 64 << 20
+_NOTHING: Final = Before()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Staging:
         self._root = root
         self._limits = limits
 
-    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn, manifests: Sequence[str] = ()) -> Valid | Invalid:
-        """Stage the attempt into the directory of the claim's lease epoch; over the snapshot go the outputs that the
-        manifests of those names list, in that order.
+    def run(self, claim: Claim, spec: JobSpec, go_on: GoOn, before: Before = _NOTHING) -> Valid | Invalid:
+        """Stage the attempt into the directory of the claim's lease epoch; over the snapshot goes what was brought back
+        before.
 
         Raises `workdir.Taken` where that directory is in use, `workdir.Claimed` where the attempt has run, StoreError
         or OSError where it may work later, and whatever `go_on` raises. Whichever way it ends, nothing half done has a
@@ -62,7 +62,7 @@ class Staging:
         """
         where = (self._root, claim.tenant, claim.job, claim.attempt, claim.mark)
         directory = workdir.relative(*where)
-        earlier = Earlier(self._blobs, manifests)
+        earlier = Earlier(self._blobs, before, spec.outputs)
         if spec.snapshot is None:
             head = earlier.head_over(nothing, _HEAD_BYTES)
             checked = check(spec, earlier.over(NO_FILES), head, self._machine)
@@ -70,9 +70,9 @@ class Staging:
                 return Invalid(checked.findings)
             with workdir.making(*where) as into:
                 failpoints.reach("copy.before")
-                earlier.lay_in(into, go_on)
+                earlier.lay_in(into, NO_FILES, go_on)
                 failpoints.reach("copy.after")
-            return Valid(directory, checked.warnings)
+            return Valid(directory, (*earlier.warnings, *checked.warnings))
         spool_in = workdir.make_attempt(*where[:4])
         try:
             with self._blobs.snapshot(claim.tenant, spec.snapshot, spool_in, go_on) as (archive, size):
@@ -86,9 +86,9 @@ class Staging:
                 with workdir.making(*where) as into:
                     failpoints.reach("copy.before")
                     unpack(archive, tree, into, go_on)
-                    earlier.lay_in(into, go_on)
+                    earlier.lay_in(into, tree, go_on)
                     failpoints.reach("copy.after")
-                return Valid(directory, checked.warnings)
+                return Valid(directory, (*earlier.warnings, *checked.warnings))
         except Unsafe as unsafe:
             return Invalid(tuple(unsafe.findings))
         except SnapshotGone:

@@ -9,6 +9,7 @@ import posixpath
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from services.stager.patterns import Patterns
@@ -30,12 +31,21 @@ class Found:
     mode: int
 
 
+class Loss(Enum):
+    """What not bringing something back means."""
+
+    NOTHING = "a pipe, a socket or a device: there is nothing in it to keep"
+    OTHERS = "what it leads to, or is, does not belong to the job's directory"
+    CONTENT = "the job has written it there, and it is not among what came back"
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Something that a pattern names and that cannot come back."""
 
     path: str
     why: str
+    loss: Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +85,12 @@ class Walk:
             try:
                 fd = self._open_folder(folder.real)
             except OSError as error:
-                yield Refused(folder.path, f"it cannot be read: {error.strerror}")
+                yield Refused(folder.path, f"it cannot be read: {error.strerror}", Loss.CONTENT)
                 continue
             try:
                 yield from self._read(folder, fd, folders)
             except OSError as error:
-                yield Refused(folder.path, f"it cannot be read to its end: {error.strerror}")
+                yield Refused(folder.path, f"it cannot be read to its end: {error.strerror}", Loss.CONTENT)
             finally:
                 os.close(fd)
 
@@ -94,7 +104,7 @@ class Walk:
             os.close(parent)
         try:
             if why := self._why_no_file(os.fstat(seen)):
-                raise OSError(why)
+                raise OSError(why[0])
             # Opened through the descriptor that was looked at: nothing else can come in between.
             return os.open(f"/proc/self/fd/{seen}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
         finally:
@@ -123,7 +133,7 @@ class Walk:
         self, folder: _Folder, name: str, path: str, real: str, status: os.stat_result, folders: list[_Folder]
     ) -> Iterator[Found | Refused]:
         came_from = folder.came_from
-        why_not: str | None = None
+        why_not: tuple[str, Loss] | None = None
         if is_link := stat.S_ISLNK(status.st_mode):
             real, status, why_not = self._resolve(real, status)
             came_from = (*came_from, folder.real)
@@ -135,37 +145,37 @@ class Walk:
             return
         why_not = why_not or self._why_not(path, status)
         if why_not is None and is_link and is_folder and any(_is_in(place, real) for place in came_from):
-            why_not = "it is a link to a folder that it lies in"
+            why_not = "it is a link to a folder that it lies in", Loss.OTHERS
         if why_not is not None:
             if wanted:
-                yield Refused(path, why_not)
+                yield Refused(path, *why_not)
         elif is_folder:
             folders.append(_Folder(path, real, step.inside, wanted, came_from))
         else:
             yield Found(path, real, False, status.st_mode & 0o777)
 
-    def _why_not(self, path: str, status: os.stat_result) -> str | None:
+    def _why_not(self, path: str, status: os.stat_result) -> tuple[str, Loss] | None:
         try:
             if len(path.encode()) > MAX_PATH_BYTES:
-                return f"its path is longer than {MAX_PATH_BYTES} bytes"
+                return f"its path is longer than {MAX_PATH_BYTES} bytes", Loss.CONTENT
         except UnicodeEncodeError:
-            return "its name is not UTF-8, which not every store can hold: rename it in the job"
+            return "its name is not UTF-8, which not every store can hold: rename it in the job", Loss.CONTENT
         if path.count("/") >= MAX_DEPTH:
-            return f"it lies more than {MAX_DEPTH} folders deep"
+            return f"it lies more than {MAX_DEPTH} folders deep", Loss.CONTENT
         if stat.S_ISDIR(status.st_mode):
             return None
         return self._why_no_file(status)
 
-    def _why_no_file(self, status: os.stat_result) -> str | None:
+    def _why_no_file(self, status: os.stat_result) -> tuple[str, Loss] | None:
         if stat.S_ISLNK(status.st_mode):
-            return "it is a link that was put there meanwhile"
+            return "it is a link that was put there meanwhile", Loss.OTHERS
         if not stat.S_ISREG(status.st_mode):
-            return "it is a named pipe, a socket or a device"
+            return "it is a named pipe, a socket or a device", Loss.NOTHING
         if status.st_nlink > 1 and status.st_uid != self.owner:
-            return "it is a hard link to a file of somebody else"
+            return "it is a hard link to a file of somebody else", Loss.OTHERS
         return None
 
-    def _resolve(self, path: str, status: os.stat_result) -> tuple[str, os.stat_result, str | None]:
+    def _resolve(self, path: str, status: os.stat_result) -> tuple[str, os.stat_result, tuple[str, Loss] | None]:
         """Where a link leads, what is there, and why that is refused."""
         try:
             real = follow(path, self._link_at)
@@ -175,9 +185,9 @@ class Walk:
             finally:
                 os.close(parent)
         except LeadsOut as out:
-            return path, status, f"it is a link and {_of_job(out)}"
+            return path, status, (f"it is a link and {_of_job(out)}", Loss.OTHERS)
         except OSError:
-            return path, status, "it is a link to nothing"
+            return path, status, ("it is a link to nothing", Loss.OTHERS)
 
     def _link_at(self, path: str) -> str | None:
         if path.count("/") >= MAX_DEPTH:

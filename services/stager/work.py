@@ -12,6 +12,7 @@ from services.stager import workdir
 from services.stager.blobs import StoreError
 from services.stager.copying import Copying
 from services.stager.domain import Stage
+from services.stager.earlier import Before
 from services.stager.facts import Heading, Result
 from services.stager.leases import Claim, Leases
 from services.stager.marks import Mark
@@ -69,7 +70,7 @@ class Work:
             return
         with self._underway.work() as held:
             try:
-                claim, outcome = await self._staged(lease, spec, held, await self._earlier(claim))
+                claim, outcome = await self._staged(lease, spec, held, await self._before(claim))
             except workdir.Claimed as ran:
                 await self._ran_before(claim, ran, nothing_to_copy=not spec.outputs)
                 return
@@ -132,20 +133,16 @@ class Work:
         unused = () if mark is None else (replace(claim.trace, mark=mark),)
         return replace(claim, directory=ran), unused
 
-    async def _earlier(self, claim: Claim) -> tuple[str, ...]:
-        """The manifests of what was brought back before, in the order in which it is laid in."""
-        own = await self._rows.earlier_outputs(claim)
-        upstream = await self._upstream.manifests(claim.after)
-        return upstream if own is None else (*upstream, own)
+    async def _before(self, claim: Claim) -> Before:
+        """What was brought back before this attempt."""
+        return Before(await self._upstream.manifests(claim.after), await self._rows.earlier_copies(claim))
 
-    async def _staged(
-        self, lease: Lease, spec: JobSpec, held: Held, earlier: tuple[str, ...]
-    ) -> tuple[Claim, Valid | Invalid]:
+    async def _staged(self, lease: Lease, spec: JobSpec, held: Held, before: Before) -> tuple[Claim, Valid | Invalid]:
         """Stage into the directory of the lease's epoch, or of a higher one where that name is taken."""
         while True:
             held.add(lease.claim.trace)
             try:
-                staging = partial(self._staging.run, lease.claim, spec, lease.go_on, earlier)
+                staging = partial(self._staging.run, lease.claim, spec, lease.go_on, before)
                 return lease.claim, await self._in_thread(staging)
             except workdir.Taken:
                 epoch = await self._rows.next_epoch(lease.claim)

@@ -182,6 +182,9 @@ class Manifest(Frozen):
     files: tuple[OutputFile, ...]
     problems: tuple[str, ...] = ()
     """What was named by the output patterns and did not come back, with the reason."""
+    lost: tuple[str, ...] = ()
+    """Paths of content that did not come back, bytes that are not UTF-8 as `\\xNN`. A folder stands for all in it, and
+    an empty path for everything that is not among `files`."""
 
 
 class OutputsAnswer(Frozen):

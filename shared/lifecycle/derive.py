@@ -135,5 +135,8 @@ def _of_exit(record: JobRecord, exited: f.Exited, copied: f.StagingSealed | None
     if succeeded and exited.message is not None:
         found.append(exited.message)
     if copied is not None and copied.outcome == "failed" and not (succeeded and record.desired_state is Desired.RUN):
-        found.append(f"its outputs could not be copied back: {copied.message}")
+        which = "its outputs" if copied.manifest is None else "some of its outputs"
+        found.append(f"{which} could not be copied back: {copied.message}")
+    if copied is not None and copied.outcome == "verified" and copied.message is not None:
+        found.append(f"left out of its outputs: {copied.message}")
     return found

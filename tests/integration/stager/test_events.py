@@ -375,7 +375,7 @@ async def test_a_store_that_stays_away_never_hides_how_the_command_ended(world: 
         sealed = await world.told_of(job, "staging_sealed")
         await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
     assert (sealed.outcome, sealed.manifest) == ("failed", None)
-    assert "store of outputs cannot be written" in sealed.message
+    assert "the store did not take it" in sealed.message
     record = world.records[job]
     assert (record.state, record.end_reason, record.exit.code) == ("FAILED", reason, code)
     if code != 0:

@@ -1,0 +1,239 @@
+"""What a later attempt finds in its working directory: the job's own state as it was left, or said what is not."""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.stager.blobs import Blobs, StoreError
+from services.stager.copying import Copying
+from services.stager.copying import Limits as OutputLimits
+from services.stager.domain import Stage
+from services.stager.earlier import Before, Copy
+from services.stager.facts import Result
+from services.stager.leases import Claim
+from services.stager.listing import Limits
+from services.stager.staging import Staging, Valid
+from shared.client.snapshot import pack
+from shared.contracts.queries import Manifest
+from shared.contracts.spec import JobSpec
+from tests.unit.stager.archives import written
+
+
+class Store(Blobs):
+    """A store that refuses what a test names."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.refuses: Callable[[str], bool] = lambda key: False
+
+    def put(self, key: str, *rest: Any) -> tuple[int, str]:
+        if self.refuses(key):
+            raise StoreError("it is full")
+        return super().put(key, *rest)
+
+
+class Job:
+    """One job, staged and copied back attempt by attempt. `here` is its working directory now."""
+
+    def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr("services.stager.copying._STORE_PAUSES_SECONDS", ())
+        self.root, store = tmp_path / "local", tmp_path / "blobs"
+        (self.root / "work").mkdir(parents=True)
+        (store / "acme/snapshots").mkdir(parents=True)
+        self._folder = store
+        self.store = Store(store.as_uri())
+        self.spec = JobSpec(command=("true",), outputs=("**",))
+        self.limits = OutputLimits(1000, 1 << 30)
+        self.attempt = 0
+        self._own: list[Copy] = []
+        self.result = Result("none")
+        self.warnings: tuple[str, ...] = ()
+
+    def submitted(self, source: Path) -> None:
+        with pack(source) as packed:
+            (self._folder / "acme/snapshots" / f"{packed.digest[7:]}.tar.gz").write_bytes(packed.file.read())
+        self.spec = self.spec.model_copy(update={"snapshot": packed.digest})
+
+    def staged(self, steps: tuple[str, ...] = ()) -> Path:
+        """The next attempt's working directory."""
+        self.attempt += 1
+        before = Before(steps, tuple(self._own[::-1]))
+        staging = Staging(self.store, None, str(self.root), Limits())
+        valid = staging.run(self._claim(Stage.STAGE_IN), self.spec, lambda: None, before)
+        assert isinstance(valid, Valid)
+        self._directory, self.warnings = valid.directory, valid.warnings
+        return self.root / valid.directory
+
+    def ended(self, *, succeeded: bool = False) -> Result:
+        """Its command was paused (or has succeeded); what could be copied back is."""
+        copying = Copying(self.store, str(self.root), self.limits)
+        claim = self._claim(Stage.COPY_BACK, self._directory, succeeded)
+        self.result = copying.run(claim, self.spec.outputs, lambda: None, last_try=True)
+        if self.result.manifest is not None or self.result.outcome == "failed":
+            self._own.append(Copy(self.attempt, self.result.manifest))
+        self.store.refuses = lambda key: False
+        return self.result
+
+    def manifest(self) -> Manifest:
+        assert self.result.manifest is not None
+        return Manifest.model_validate_json((self._folder / self.result.manifest).read_bytes())
+
+    def _claim(self, stage: Stage, directory: str | None = None, succeeded: bool | None = None) -> Claim:
+        return Claim(stage, "j1", self.attempt, "acme", self.spec.digest(), 1, 1, directory, succeeded)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(tmp_path, monkeypatch)
+
+
+def tree(here: Path) -> dict[str, str | int]:
+    """Files with their content, folders with nothing in them with their mode."""
+    found: dict[str, str | int] = {}
+    for path in here.rglob("*"):
+        if path.is_file():
+            found[str(path.relative_to(here))] = path.read_text()
+        elif not any(path.iterdir()):
+            found[str(path.relative_to(here))] = path.stat().st_mode & 0o777
+    return found
+
+
+def test_files_modes_and_empty_folders_are_as_they_were_left(job: Job) -> None:
+    here = job.staged()
+    written(here, {"run.sh": "#!/bin/sh\n", "notes/a": "1", "empty": ""})
+    (here / "run.sh").chmod(0o750)
+    (here / "plots/new").mkdir(parents=True, mode=0o700)
+    (here / "plots/new").chmod(0o2710)
+    job.ended()
+    again = job.staged()
+    assert tree(again) == {"run.sh": "#!/bin/sh\n", "notes/a": "1", "empty": "", "plots/new": 0o710}
+    assert (again / "run.sh").stat().st_mode & 0o777 == 0o750
+    assert job.warnings == ()
+
+
+def test_what_the_job_removed_or_renamed_stays_so_whoever_made_it(job: Job, tmp_path: Path) -> None:
+    job.submitted(written(tmp_path / "src", {"a": "1", "old/b": "2", "keep": "3", "d/e": "4"}))
+    step = _outputs_of_a_step(job, {"model/w": "5", "model/log": "6"})
+    here = job.staged((step,))
+    (here / "a").rename(here / "new")
+    shutil.rmtree(here / "old")
+    (here / "model/log").unlink()
+    (here / "d/e").unlink()
+    left = tree(here)
+    assert left == {"new": "1", "keep": "3", "model/w": "5", "d": 0o755}
+    job.ended()
+    assert tree(job.staged((step,))) == left
+    job.ended()
+    assert tree(job.staged((step,))) == left
+
+
+def test_what_no_pattern_names_is_as_it_was_submitted(job: Job, tmp_path: Path) -> None:
+    job.spec = job.spec.model_copy(update={"outputs": ("model/**",)})
+    job.submitted(written(tmp_path / "src", {"data": "1", "model/seed": "2"}))
+    here = job.staged()
+    (here / "data").unlink()
+    (here / "model/seed").unlink()
+    written(here, {"model/w": "3", "scratch": "4"})
+    job.ended()
+    assert tree(job.staged()) == {"data": "1", "model/w": "3"}
+
+
+def test_sockets_and_pipes_are_left_out_of_a_pause_and_said_and_all_else_is_the_newest(job: Job) -> None:
+    for round_ in "123":
+        here = job.staged()
+        assert tree(here) == ({} if round_ == "1" else {"book.ipynb": str(int(round_) - 1)})
+        written(here, {"book.ipynb": round_})
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(f"/proc/self/fd/{(fd := os.open(here, os.O_RDONLY))}/kernel.sock")
+            os.close(fd)
+        os.mkfifo(here / "pipe")
+        result = job.ended()
+        assert (result.outcome, result.files) == ("verified", 1)
+        assert "'kernel.sock': it is a named pipe, a socket or a device" in str(result.message)
+    assert tree(job.staged()) == {"book.ipynb": "3"}
+    assert "attempt 3 left more than came back: 'kernel.sock'" in job.warnings[0] or "'pipe'" in job.warnings[0]
+
+
+def test_after_an_exit_code_of_0_they_fail_the_copy(job: Job) -> None:
+    os.mkfifo(job.staged() / "pipe")
+    assert job.ended(succeeded=True).outcome == "failed"
+
+
+def test_a_file_whose_newest_copy_failed_is_as_the_attempt_before_left_it_and_that_is_said(job: Job) -> None:
+    written(job.staged(), {"a": "1", "b": "1", "gone": "1"})
+    job.ended()
+    here = job.staged()
+    written(here, {"a": "2", "b": "2", "new": "2"})
+    (here / "gone").unlink()
+    job.store.refuses = lambda key: key.endswith("/b")
+    result = job.ended()
+    assert (result.outcome, job.manifest().lost) == ("failed", ("b",))
+    again = job.staged()
+    assert tree(again) == {"a": "2", "b": "1", "new": "2"}, "what it had removed does not come back with it"
+    assert job.warnings == (
+        "attempt 2 left more than came back: 'b': the store did not take it: it is full",
+        "as attempt 1 left them, as no later copy came back: 'b'",
+    )
+    job.ended()
+    assert tree(job.staged()) == {"a": "2", "b": "1", "new": "2"}
+    assert not job.warnings
+
+
+def test_a_link_out_in_a_files_place_brings_no_older_file_back(job: Job) -> None:
+    written(job.staged(), {"data": "old"})
+    job.ended()
+    here = job.staged()
+    (here / "data").unlink()
+    (here / "data").symlink_to("/etc/hostname")
+    assert job.ended().outcome == "failed"
+    assert tree(job.staged()) == {}
+    assert "'data': it is a link and" in job.warnings[0]
+
+
+def test_where_nothing_came_back_the_attempt_before_counts_and_that_is_said(job: Job) -> None:
+    written(job.staged(), {"a": "1"})
+    job.ended()
+    written(job.staged(), {"a": "2"})
+    job.store.refuses = lambda key: True
+    assert (job.ended().outcome, job.result.manifest) == ("failed", None)
+    assert tree(job.staged()) == {"a": "1"}
+    assert job.warnings == ("nothing of what attempt 2 left could be copied back, so none of it is here",)
+
+
+def test_a_copy_that_was_cut_short_takes_nothing_away(job: Job, tmp_path: Path) -> None:
+    job.submitted(written(tmp_path / "src", {"s": "0"}))
+    written(job.staged(), {f"f{n}": "1" for n in range(9)})
+    job.ended()
+    written(job.staged(), {f"f{n}": "2" for n in range(9)})
+    job.limits = OutputLimits(3, 1 << 30)
+    assert job.ended().outcome == "failed"
+    found = tree(job.staged())
+    assert set(found) == {"s", *(f"f{n}" for n in range(9))}
+    assert sorted(map(str, found.values())).count("2") == job.result.files
+    assert "name fewer, or pack them in the job" in job.warnings[0]
+
+
+def test_a_submitted_file_whose_name_cannot_be_kept_is_there_again(job: Job, tmp_path: Path) -> None:
+    source = written(tmp_path / "src", {"a": "1"})
+    (source / os.fsdecode(b"caf\xe9")).write_text("2")
+    job.submitted(source)
+    here = job.staged()
+    assert job.ended().outcome == "failed"
+    assert job.manifest().lost == ("caf\\xe9",)
+    assert tree(job.staged()) == tree(here) == {"a": "1", os.fsdecode(b"caf\xe9"): "2"}
+
+
+def _outputs_of_a_step(job: Job, files: dict[str, str]) -> str:
+    """The manifest of another job, a step before this one."""
+    here = written(job.root / "work/step", files)
+    claim = Claim(Stage.COPY_BACK, "j0", 1, "acme", "sha256:0", 1, 1, os.path.relpath(here, job.root), True)
+    result = Copying(job.store, str(job.root), OutputLimits(100, 1 << 20)).run(
+        claim, ("**",), lambda: None, last_try=True
+    )
+    assert result.manifest is not None
+    return result.manifest
