@@ -127,16 +127,17 @@ class Blobs:
 
     def remove(self, name: str) -> None:
         """Remove everything in the folder of that name, or where there is none the object; gone already is no error."""
-        with _store_errors(name):
-            below = [found["path"] for batch in obstore.list(self._store, name) for found in batch]
-            with suppress(FileNotFoundError):
-                obstore.delete(self._store, below or name)
         if isinstance(self._store, LocalStore) and self._store.prefix is not None:
-            # What a killed writer left (`name#1`) is not listed, and empty folders stay.
+            # First: an empty folder, as a killed removal may leave one, is none to `list` and no object to `delete`.
+            # What a killed writer left (`name#1`) is not listed.
             path = f"{self._store.prefix}/{name}"
             shutil.rmtree(path, ignore_errors=True)
             for left in glob.iglob(f"{glob.escape(path)}#*"):
                 os.unlink(left)
+        with _store_errors(name):
+            below = [found["path"] for batch in obstore.list(self._store, name) for found in batch]
+            with suppress(FileNotFoundError):
+                obstore.delete(self._store, below or name)
 
     def folders(self, prefix: str) -> list[str]:
         """The folders and objects directly below the folder `prefix`, by their full names."""
