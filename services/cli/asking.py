@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from services.cli.escapes import marked
 from services.cli.given import is_pipeline
 from services.cli.interrupted import says_that_it_goes_on
-from services.cli.output import err, out, state_text
+from services.cli.output import but_the_state, err, out, state_text
 from services.cli.pipelines import word_text
 from services.cli.waiting import Until, ended, settle, wait, wait_pipeline
 from services.cli.wording import in_commands
@@ -100,7 +100,7 @@ def end_of(
 
 
 def _end_of_job(asked: Asked, job: JobView) -> tuple[str, bool]:
-    said = None if job.state is State.SUCCEEDED else job.message
+    said = None if job.state is State.SUCCEEDED else but_the_state(job.state, job.message)
     return _line(job.id, state_text(job.state), said), _is_well(
         asked, job.state is State.SUCCEEDED, job.state is State.PAUSED
     )

@@ -32,7 +32,7 @@ def follow(client: Tidegate, job_id: str, *, since: JobView | None = None) -> Jo
         if told["attempt"] > attempt:
             attempt = told["attempt"]
             printer = _LogPrinter(client, job_id, attempt)
-        _print(stages.new(job, attempt, but=_END if job.ended else (StageName.STOPPING_CLUSTER,)))
+        _print(stages.new(job, attempt, but=_END))
         if _began(job, attempt):
             printer.start()
     job = client.job(job_id)
@@ -89,7 +89,7 @@ class StageLines:
             key = (attempt, stage.name)
             if stage.name in but or key in self._over:
                 continue
-            if stage.status in _OVER:
+            if stage.status in _OVER or (stage.status is StageStatus.SKIPPED and stage.started_at is not None):
                 self._over.add(key)
                 lines.append(stage_line(stage))
             elif stage.status is StageStatus.ACTIVE and stage.name is StageName.QUEUED and job.gate is not None:

@@ -6,12 +6,12 @@ from typing import Final
 
 from services.cli.escapes import marked
 from services.cli.evidence import clock, evidence_lines
-from services.cli.output import duration, out, state_text
+from services.cli.output import but_the_state, duration, out, state_text
 from services.cli.waiting import ORIGINS
 from shared.client.views import JobView
 from shared.lifecycle.reasons import REASONS
 from shared.lifecycle.record import Attempt, Folded, Segment, Stage
-from shared.lifecycle.states import StageName, StageStatus
+from shared.lifecycle.states import StageName, StageStatus, State
 
 MARKS: Final = {
     StageStatus.PASSED: ("✓", "green"),
@@ -25,7 +25,7 @@ _SHORT: Final = {
     StageName.VALIDATING_INPUT: "input",
     StageName.STARTING_CLUSTER: "start",
     StageName.RUNNING_JOB: "run",
-    StageName.STOPPING_CLUSTER: "stop",
+    StageName.STOPPING_CLUSTER: "end",
 }
 
 
@@ -36,6 +36,7 @@ def show_attempts(job: JobView) -> None:
         lines = list(_seen(job.attempts[0], day))
         if lines:
             out.print()
+            out.print("  [dim]seen[/]")
         for line in lines:
             out.print(f"  {line}")
         return
@@ -58,8 +59,10 @@ def _head(job: JobView, attempt: Attempt, day: date) -> str:
         state = f", {state_text(job.state)}" if attempt.number == job.attempt else ""
         said = f": {marked(attempt.message)}" if attempt.message else ""
     else:
-        state = f", {state_text(REASONS[attempt.end_reason].state)} {clock(attempt.finished_at, day)}"
-        said = f": {marked(attempt.message or attempt.end_reason)}"
+        word = REASONS[attempt.end_reason].state
+        state = f", {state_text(word)} {clock(attempt.finished_at, day)}"
+        why = "" if word is State.SUCCEEDED else but_the_state(word, attempt.message or attempt.end_reason)
+        said = f": {marked(why)}" if why else ""
     return f"[bold]attempt {attempt.number}[/]  {began}{state}{said}"
 
 
@@ -93,8 +96,10 @@ def _seen(attempt: Attempt, day: date) -> Iterator[str]:
 def _segment(segment: Segment, day: date) -> str:
     assert segment.started_at is not None
     until = "now" if segment.ended_at is None else clock(segment.ended_at, day)
-    gpus = f"{segment.gpus} GPU{'' if segment.gpus == 1 else 's'}"
-    used = "" if segment.gpu_milliseconds is None else f": {gpu_seconds(segment.gpu_milliseconds)} GPU seconds"
+    took = (segment.ended_at or datetime.now(UTC)) - segment.started_at
+    gpus = f", {segment.gpus} GPU{'' if segment.gpus == 1 else 's'}" if segment.gpus else ""
+    if segment.gpus and segment.gpu_milliseconds is not None:
+        gpus += f": {gpu_seconds(segment.gpu_milliseconds)} GPU seconds"
     notes = [
         "estimated" if segment.estimated else "",
         "" if segment.billable else "not billed",
@@ -102,7 +107,7 @@ def _segment(segment: Segment, day: date) -> str:
         segment.ended if segment.ended not in (None, "exited") else "",
     ]
     said = "".join(f", {note}" for note in notes if note)
-    return f"ran {clock(segment.started_at, day)} - {until} on {gpus}{used}{said}"
+    return f"ran {clock(segment.started_at, day)} - {until} ({duration(took.total_seconds())}){gpus}{said}"
 
 
 def _folded(sums: Folded) -> str:

@@ -62,6 +62,12 @@ def state_text(state: str) -> str:
     return f"[{style}]{state}[/]" if style else state
 
 
+def but_the_state(state: str, message: str | None) -> str:
+    """A message that follows the state's own word, without repeating it: `by rin at …` of `paused: by rin at …`."""
+    said = message or ""
+    return said[len(state) + 2 :] if said.lower().startswith(f"{state.lower()}: ") else said
+
+
 def duration(seconds: float) -> str:
     """`0.31 s`, `12.3 s`, `4 min 05 s`, `2 h 03 min`, `3 d 04 h`."""
     if seconds < 10:

@@ -74,7 +74,7 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
     if job.exit.code is not None or job.exit.signal is not None:
         rows.append(("exit", f"signal {job.exit.signal}" if job.exit.signal else f"code {job.exit.code}"))
     if job.started_at is not None:
-        rows.append(("gpu_seconds", job.gpu_seconds))
+        rows.append(("GPU seconds", job.gpu_seconds))
     if attempt.outputs is not None and attempt.outputs.files:
         files = attempt.outputs.files
         rows.append(

@@ -92,7 +92,7 @@ def _print_attempt(job: dict[str, Any], before: int, *, as_json: bool) -> int:
     """A line where another attempt begins; the attempt that it is."""
     number: int = job["attempt"]
     if number > before and not as_json:
-        out.print(begins(number, job["attempts"][-1].get("origin", "submit"), None))
+        out.print(begins(number, job["attempts"][-1].get("origin", "submit"), job.get("message")))
     return number
 
 
@@ -102,7 +102,7 @@ def _print_event(event: dict[str, Any], *, as_json: bool, with_id: bool = False)
     else:
         job = event["job"]
         active = next((s.get("waiting_on") for s in job.get("stages", ()) if s.get("status") == "active"), None)
-        said = job.get("message") or active or ""
+        said = active or job.get("message") or ""
         out.print(
             f"{marked(job['id']) + '  ' if with_id else ''}{job['epoch']}-{job['seq']:<3} {marked(job['name']):<16} "
             f"{marked(event['type']):<10} {state_text(job['state'])}  {marked(said)}".rstrip()

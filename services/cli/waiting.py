@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from services.cli.escapes import marked
-from services.cli.output import err
+from services.cli.output import but_the_state, err
 from shared.client.client import Tidegate
 from shared.client.views import JobView, PipelineView
 from shared.lifecycle.pipeline import PipelineWord
@@ -99,7 +99,8 @@ class News:
             lines.append(begins(job["attempt"], job["attempts"][-1].get("origin", "submit"), job.get("message")))
         paused = job["state"] == State.PAUSED
         if paused and not self._paused:
-            lines.append(f"[magenta]PAUSED[/]: {marked(job.get('message') or 'paused')}")
+            said = marked(but_the_state("PAUSED", job.get("message")))
+            lines.append(f"[magenta]PAUSED[/] {said}".rstrip())
             hint = f"{marked(job['hint'])} (" if job.get("hint") else "("
             lines.append(f"what to do: {hint}this command waits for it)")
         self._paused = paused
@@ -108,5 +109,6 @@ class News:
 
 def begins(number: int, origin: Origin, message: str | None) -> str:
     """The line between two attempts, with why there is another one."""
-    said = f": {marked(message)}" if message else ""
+    why = (message or "").removeprefix(f"attempt {number - 1}: ").removesuffix("; it is tried again")
+    said = f": {marked(why)}" if why else ""
     return f"[bold]attempt {number}[/] ({ORIGINS[origin]}){said}"

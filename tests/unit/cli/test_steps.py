@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from services.cli.steps import files_can_be_there, name_of, pipeline_of, split
+from services.cli.steps import files_can_be_there, name_of, not_read, pipeline_of, split
 from shared.contracts.spec import JobSpec, SubmitRequest
 
 FIRST = SubmitRequest(spec=JobSpec(command=("python", "train.py"), gpus=2, outputs=("model/**",)), project="vision")
@@ -39,6 +39,49 @@ def test_refuses_what_no_shell_is_there_for(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("python eval.py --out $HOME/x", "$HOME"),
+        ("python eval.py ${HOME}", "${HOME}"),
+        ('echo "$HOME"', "$HOME"),
+        ("python eval.py *.json", "*.json"),
+        ("python eval.py ~/data", "~/data"),
+        ("echo $(date)", "$("),
+        ("echo `date`", "`"),
+        ('python -c "print(`x`)"', "`"),
+    ],
+)
+def test_refuses_what_only_a_shell_would_put_something_else_for(text: str, word: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        split(text)
+    assert f": {word} means something to a shell only" in str(refused.value)
+    assert "--then 'sh -c \"" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python eval.py '*.json' '$HOME'",
+        'python eval.py "*.json"',
+        "sh -c 'echo $HOME *'",
+        'sh -c "echo $HOME/*"',
+        "/bin/bash -ec 'ls *'",
+        "curl http://host/?a=b",
+        "echo 5$ a~b x=[1,2]",
+        "echo \\$HOME \\*",
+    ],
+)
+def test_takes_what_is_quoted_or_means_nothing_to_a_shell(text: str) -> None:
+    assert split(text)
+
+
+def test_a_then_after_the_dashes_is_told() -> None:
+    assert not_read(["python", "train.py"]) is None
+    for words in (["python", "a.py", "--then", "b"], ["python", "a.py", "--then=b"]):
+        assert "put it before" in (not_read(words) or "")
+
+
+@pytest.mark.parametrize(
     ("command", "name"),
     [
         (["python3.11", "src/export.py", "--x"], "export"),
@@ -60,6 +103,14 @@ def test_the_later_steps_have_the_options_of_the_first_and_names_of_their_own() 
     assert made.name == "train"
     assert [step.spec.command[-1] for step in made.steps] == ["train.py", "export.py", "lib/export.py"]
     assert {(step.spec.gpus, step.spec.outputs, step.project) for step in made.steps} == {(2, ("model/**",), "vision")}
+
+
+def test_every_step_has_the_limits_of_the_first() -> None:
+    spec = JobSpec(command=("a",), time_limit_seconds=60, checkpoint_signal="USR1")
+    made = pipeline_of(SubmitRequest(spec=spec, retries=2), [["b"]])
+    assert {(step.spec.time_limit_seconds, step.spec.checkpoint_signal, step.retries) for step in made.steps} == {
+        (60, "USR1", 2)
+    }
 
 
 def test_refuses_more_steps_than_a_pipeline_has() -> None:

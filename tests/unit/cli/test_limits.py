@@ -1,0 +1,72 @@
+"""Limits and graces of `submit`: refused with what is right, and said back as they were understood."""
+
+import pytest
+import typer
+
+from services.cli import limits
+from shared.contracts.spec import JobSpec
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, []),
+        ({"time_limit_seconds": 5400}, ["time limit 1 h 30 min"]),
+        (
+            {"time_limit_seconds": 5400, "warning_signal": "USR1", "warning_seconds": 300},
+            ["time limit 1 h 30 min; USR1 is sent 5 min before it"],
+        ),
+        ({"stop_grace_seconds": 30}, ["a stop gives it 30 s"]),
+        (
+            {"checkpoint_signal": "USR2", "checkpoint_grace_seconds": 120},
+            ["a pause sends USR2 and gives it 2 min"],
+        ),
+    ],
+)
+def test_limits_are_said_back_in_words(given: dict[str, object], said: list[str]) -> None:
+    assert limits.said(JobSpec.model_validate({"command": ["true"]} | given), None) == said
+
+
+def test_retries_are_said_back() -> None:
+    spec = JobSpec(command=("true",))
+    assert limits.said(spec, 0) == []
+    assert limits.said(spec, 1) == ["retried once if it fails by itself"]
+    assert limits.said(spec, 3) == ["retried up to 3 times if it fails by itself"]
+
+
+@pytest.mark.parametrize(("text", "signal", "seconds"), [("USR1@5m", "USR1", 300), ("sigterm@1:30", "TERM", 90)])
+def test_a_warning_is_a_signal_and_a_time(text: str, signal: str, seconds: int) -> None:
+    assert limits.warn(text) == (signal, seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("USR1", "'USR1' says not when: give SIGNAL@TIME, such as USR1@5m"),
+        ("KILL@5m", "'KILL' is no signal for this: give one of TERM, INT, HUP, USR1, USR2"),
+        ("USR1@60", "'60' has no unit: give 60s or 60m"),
+        ("USR1@2d", "'2d' is 2 d: the most is 1 d"),
+    ],
+)
+def test_a_warning_that_is_not_right_is_refused(text: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        limits.warn(text)
+    assert str(refused.value) == said
+
+
+def test_a_warning_that_would_never_come_is_refused() -> None:
+    warn = limits.Warn("USR1", 300)
+    assert limits.warning(warn, 301) == {"warning_signal": "USR1", "warning_seconds": 300}
+    assert limits.warning(None, None) == {}
+    for limit, said in ((None, "none was given"), (300, "would come before it runs")):
+        with pytest.raises(typer.BadParameter, match=said):
+            limits.warning(warn, limit)
+
+
+def test_a_grace_needs_a_unit_but_for_that_of_stop() -> None:
+    assert limits.grace("30s") == 30
+    with pytest.raises(typer.BadParameter, match="'30' has no unit: give 30s or 30m"):
+        limits.grace("30")
+    assert [limits.stop_grace(text) for text in ("0", "30", "2m")] == [0, 30, 120]
+    with pytest.raises(typer.BadParameter, match="the most is 1 d"):
+        limits.stop_grace("25h")
