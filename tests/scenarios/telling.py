@@ -4,6 +4,7 @@ A line is `<step> <words>`. Some words stand for several facts that come togethe
 same fact once more.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,11 @@ FACTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "exits 0": {"kind": "exited", "code": 0, "raw_state": "exited"},
     "exits 3": {"kind": "exited", "code": 3, "raw_state": "exited"},
     "dies of the stop": {"kind": "exited", "signal": 15, "stop_recorded": True, "raw_state": "exited"},
+    "saves its state and exits 0": {"kind": "exited", "code": 0, "stop_recorded": True, "raw_state": "exited"},
+    "is preempted": {"kind": "exited", "signal": 15, "reason": "preempted", "raw_state": "PREEMPTED"},
+    "is refused": {"kind": "launch_refused", "reason": "configuration", "message": "there is no partition nosuch"},
+    "is sealed unlaunched": {"kind": "launcher_sealed", "ran": False, "because": "launch_refused"},
+    "brings nothing back": {"kind": "staging_sealed", "staged": True, "outcome": "none"},
     "frees its GPUs": {"kind": "gpus_freed"},
     "is sealed by the launcher": {"kind": "launcher_sealed", "ran": True},
     "has its outputs back": {"kind": "staging_sealed", "staged": True, "outcome": "verified", "files": 1},
@@ -45,6 +51,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "is let go": ("frees its GPUs", "is sealed by the launcher", "has its outputs back"),
     "succeeds": ("exits 0", "is let go"),
     "fails": ("exits 3", "is let go"),
+    "is refused for good": ("is refused", "is sealed unlaunched", "brings nothing back"),
 }
 _WITH_SEGMENT: Final = frozenset({"accepted", "seen_running", "exited"})
 
@@ -55,6 +62,8 @@ class Told:
 
     jobs: Mapping[str, str]
     """Step to job."""
+    attempts: Counter[str] = field(default_factory=Counter)
+    """Step to its attempt: how often it was queued."""
     _count: int = 0
     _last: dict[tuple[str, str], AnyFact] = field(default_factory=dict)
 
@@ -72,8 +81,8 @@ class Told:
     def _made(self, step: str, words: str) -> AnyFact:
         self._count += 1
         at = _START + timedelta(seconds=self._count)
-        base = {"job": self.jobs[step], "tenant": "acme", "attempt": 1, "version": {"n": self._count}, "at": at}
-        fields = dict(FACTS[words])
+        base = {"job": self.jobs[step], "tenant": "acme", "version": {"n": self._count}, "at": at}
+        fields = {"attempt": self.attempts[step], **FACTS[words]}
         if fields["kind"] in _WITH_SEGMENT:
             fields["segment"] = {"submission": "s1", "created_at": _START}
         if fields["kind"] == "exited":

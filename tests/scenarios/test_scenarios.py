@@ -1,11 +1,13 @@
 """Every `*.toml` beside this file: what is submitted, what happens, and exactly the events that follow.
 
-`steps` are submitted as one pipeline (or `refused` with that sentence). Each `[[then]]` is one transaction: `facts` as
-the services would send them (`telling.py` has the words), or a `command` of a person. `events` are all events that it
-makes, in the order of the log. At the end the pipeline's word and its steps are as `[end]` says, and every record is
-what a replay of its log gives.
+`steps` are submitted as one pipeline, each with `retries` of its own where that is given (or `refused` with that
+sentence). Each `[[then]]` is one transaction: `facts` as the services would send them (`telling.py` has the words), or
+a `command` of a person, rin or whom `by` names, with the HTTP status `answer` and the sentence `why` where it is not
+done. `events` are all events that it makes, in the order of the log, and `word` is the pipeline's after it. At the end
+the word and the steps are as `[end]` says, and every record is what a replay of its log gives.
 """
 
+import asyncio
 import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import httpx
 import nats
+import orjson
 import pytest
 
 from services.api.domain import replay
@@ -21,7 +24,9 @@ from shared.contracts.events import decode_event
 from shared.lifecycle.record import JobRecord
 from shared.runtime.topology import ensure
 from tests.databases import Databases
-from tests.integration.api.conftest import RunningApi, running, settings_for
+from tests.integration.api.conftest import ACME_ADMIN, RunningApi, running, settings_for
+from tests.integration.api.test_streams import reading
+from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.telling import Told
 from tests.servers import NatsServer
 
@@ -49,25 +54,28 @@ async def api(
 class Play:
     """A scenario under way."""
 
-    def __init__(self, api: RunningApi, client: httpx.AsyncClient) -> None:
+    def __init__(self, api: RunningApi) -> None:
         self._api = api
-        self._client = client
+        self._clients = {"rin": api.client(), "ada": api.client(ACME_ADMIN)}
+        self._client = self._clients["rin"]
         self._facts = Facts(api.service, api.api.store)
         self._logged = 0
         self.pipeline = ""
         self.jobs: dict[str, str] = {}
 
-    async def _posted(self, steps: list[str]) -> httpx.Response:
-        spec = {"command": ["true"], "outputs": ["model/**"]}
-        body = {"steps": [{"name": name, "spec": spec} for name in steps]}
+    async def _posted(self, steps: list[str], retries: int | None = None) -> httpx.Response:
+        step: dict[str, Any] = {"spec": {"command": ["true"], "outputs": ["model/**"]}}
+        if retries is not None:
+            step["retries"] = retries
+        body = {"steps": [step | {"name": name} for name in steps]}
         return await self._client.post("/v1/pipelines", json=body)
 
     async def is_refused(self, steps: list[str], sentence: str) -> None:
         refused = await self._posted(steps)
         assert (refused.status_code, refused.json()["detail"]) == (422, sentence)
 
-    async def submit(self, steps: list[str]) -> None:
-        made = await self._posted(steps)
+    async def submit(self, steps: list[str], retries: int | None) -> None:
+        made = await self._posted(steps, retries)
         assert made.status_code == 201, made.text
         self.pipeline = made.json()["id"]
         self.jobs = {step["name"]: step["job"] for step in made.json()["steps"]}
@@ -80,14 +88,17 @@ class Play:
         if "command" in what:
             action, _, target = what["command"].partition(" ")
             path = f"pipelines/{self.pipeline}" if target == "pipeline" else f"jobs/{self.jobs[target]}"
-            answer = await self._client.post(f"/v1/{path}/{action}", json={})
+            answer = await self._clients[what.get("by", "rin")].post(f"/v1/{path}/{action}", json={})
             assert answer.status_code == what.get("answer", 200), answer.text
+            if "why" in what:
+                assert answer.json()["detail"] == f"{action} is not possible: {what['why']}"
 
     async def events(self) -> list[str]:
         """What was logged since the last look, as `<step> <event>`."""
         rows = await self._api.service.db.fetch(EVENTS, list(self.jobs.values()), self._logged)
         self._logged = await self._api.service.db.fetchval("SELECT coalesce(max(id), 0) FROM events")
         names = {job: name for name, job in self.jobs.items()}
+        self.told.attempts.update(names[row["job"]] for row in rows if row["type"] == "queued")
         return [f"{names[row['job']]} {row['type']}" for row in rows]
 
     async def view(self) -> dict[str, Any]:
@@ -105,10 +116,10 @@ class Play:
 
 @pytest.mark.parametrize("script", [pytest.param(script, id=name) for name, script in SCENARIOS.items()])
 async def test_scenario(api: RunningApi, script: dict[str, Any]) -> None:
-    play = Play(api, api.client())
+    play = Play(api)
     if "refused" in script:
         return await play.is_refused(script["steps"], script["refused"])
-    await play.submit(script["steps"])
+    await play.submit(script["steps"], script.get("retries"))
     assert await play.events() == [f"{step} queued" for step in script["steps"]]
     for number, what in enumerate(script["then"], 1):
         await play.happen(what)
@@ -123,3 +134,19 @@ async def test_scenario(api: RunningApi, script: dict[str, Any]) -> None:
     assert (view["message"] or "").startswith(end.get("message", ""))
     await play.replays()
     return None
+
+
+async def test_an_automatic_retry_shows_no_failed_to_whoever_waits_for_the_end(api: RunningApi) -> None:
+    """It goes straight back to QUEUED: a stream that ends with the job ends once, with what became of it."""
+    play = Play(api)
+    await play.submit(["A"], retries=2)
+    await play.events()
+    async with reading(api.client(), f"/v1/jobs/{play.jobs['A']}/events") as reader:
+        for lines in (["A runs", "A fails"], ["A runs", "A fails"], ["A runs", "A succeeds"]):
+            await play.happen({"facts": lines})
+            await play.events()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await reader.ended.wait()
+    seen = [orjson.loads(event.data)["job"] for event in reader.events]
+    assert [job["state"] for job in seen] == ["QUEUED", "QUEUED", "QUEUED", "SUCCEEDED"]
+    assert seen[-1]["retries"]["count"] == 2

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from shared.lifecycle.record import JobRecord
+from shared.lifecycle.record import JobRecord, Workstation
 from tests.unit.lifecycle.backend import Choices
 from tests.unit.lifecycle.jobs import a_job
 from tests.unit.lifecycle.world import Entry, World
@@ -32,12 +32,16 @@ class Seeded:
 def worlds(draw: st.DrawFn) -> World:
     """A world in which one job has lived for a while: `log` says what happened to it."""
     choices = Seeded(draw(st.integers(0, 2**32 - 1)))
+    kind = choices.pick(("batch", "batch", "workstation"))
     job = a_job(
         gpus=choices.pick((2, 0)),
         outputs=choices.pick((True, False)),
         retries=choices.pick((0, 1)),
         infrastructure=choices.pick((0, 2, 5)),
-        kind=choices.pick(("batch", "batch", "workstation")),
+        by_hand=choices.pick((20, 2)),
+        kind=kind,
+        time_limit=choices.pick((None, 90)),
+        workstation=Workstation(idle_suspend_seconds=choices.pick((10, None))) if kind == "workstation" else None,
     )
     world = World(choices, job.record)
     world.live(draw(st.sampled_from(LENGTHS)))

@@ -12,7 +12,7 @@ from shared.contracts.subjects import FACT_KINDS, JOB_EVENTS
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.lifecycle.advance import advance
-from shared.lifecycle.duties import duties
+from shared.lifecycle.duties import duties, holdings
 from shared.lifecycle.states import ACTIVE, TERMINAL, State
 from shared.lifecycle.table import INPUT_KINDS, TRANSITIONS, Step
 from tests.unit.lifecycle.histories import worlds
@@ -125,6 +125,13 @@ def test_every_history_comes_to_rest_once_its_services_answer(world: World) -> N
             assert duties(entry.after), entry.after
     assert world.calm_down(rounds=40)
     assert world.record.state in TERMINAL | {State.PAUSED}
+    assert holdings(world.record) == (False, False), "nothing stays reserved"
+    assert all(backend.over for backend in world.backends.values()), "nothing of it runs on"
+    assert all(
+        segment.ended is not None or segment.started_at is None
+        for attempt in world.record.attempts
+        for segment in attempt.segments
+    ), "nothing is counted on"
 
 
 def test_a_deleted_job_refuses_everything() -> None:

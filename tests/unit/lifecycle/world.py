@@ -21,7 +21,8 @@ from tests.unit.lifecycle.jobs import START
 SERVICES = ("gatekeeper", "stager", "launcher", "watcher")
 MOVES = (*("service", "deliver") * 6, *("backend",) * 3, "look", "command", "odd")
 FREQUENT: tuple[type[i.CommandBase], ...] = (i.Resume, i.Retry, i.Recopy, i.Release) * 4
-ANY_COMMAND: tuple[type[i.CommandBase], ...] = (*FREQUENT, i.Hold, i.Pause, i.Stop, i.UpstreamDone, i.Delete)
+RARE: tuple[type[i.CommandBase], ...] = (i.Hold, i.Pause, i.Stop, i.UpstreamDone, i.Delete, i.Snooze)
+ANY_COMMAND = (*FREQUENT, *RARE)
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,18 @@ class World:
         more: dict[str, Any] = {}
         if kind is i.Hold:
             more = {"reason": "by hand", "by_admin": self.choices.chance(30)}
+        if kind is i.Pause:
+            more = {"reason": "by hand", "by_admin": self.choices.chance(30)}
+        if kind is i.Resume:
+            more = {"by_admin": self.choices.chance(70)}
         if kind is i.Release:
             more = {"by_admin": True}
         if kind is i.Stop:
             more = {"force": self.choices.chance(30)}
+        if kind is i.Retry:
+            more = {"force": self.choices.chance(50), "with_pipeline": self.choices.chance(50)}
+        if kind is i.Snooze:
+            more = {"until": self.now + timedelta(seconds=self.choices.pick((1, 20)))}
         self.apply(kind(actor="rin", at=self.now, **more))  # type: ignore[arg-type]  # every command is an input
 
     def _deliver(self) -> None:
@@ -140,9 +149,11 @@ class World:
         """A fact told again under a newer version, an old fact again, or a policy that asks for something."""
         what = self.choices.pick(("again", "newer", "policy"))
         if what == "policy":
-            kind = self.choices.pick((f.PolicyStop, f.PolicyPause))
+            kind, policy = self.choices.pick(
+                ((f.PolicyStop, "budget"), (f.PolicyPause, "budget"), (f.PolicyPause, "idle"))
+            )
             if self.choices.chance(20):
-                self._say(self.record, kind, policy="budget", reason="spent")
+                self._say(self.record, kind, policy=policy, reason="as it is set")
         elif self.told:
             fact = self.choices.pick(self.told[-12:])
             if what == "newer":
@@ -241,6 +252,7 @@ class World:
                     self._say(record, f.LauncherSealed, ran=False, because="launch_refused")
             else:
                 self.mine[key] = "submitting"
+                assert all(other.over for other in self.backends.values()), "two attempts could both run"
                 self.backends[record.attempt] = Backend(created=self.now)
         elif owed & {Duty.STOP, Duty.SEAL_LAUNCH} and mine != "sealed":
             if backend is not None and not backend.over:
@@ -264,3 +276,7 @@ class World:
             return
         for kind, fields in backend.sightings(self.choices, self.now):
             self._say(record, kind, **fields)
+        if record.workstation is not None and not backend.over and self.choices.chance(30):
+            since = self.choices.pick((None, self.now))
+            until = None if since is None else since + timedelta(seconds=10)
+            self._say(record, f.SeenIdle, idle_since=since, suspends_at=until)
