@@ -86,7 +86,7 @@ def delete(
 ) -> None:
     for given in ids:
         checked_any(given)
-    if not yes and sys.stdin.isatty() and out.is_terminal:
+    if not yes and on_a_terminal():
         what = ids[0] if len(ids) == 1 else f"{len(ids)} jobs and pipelines"
         if not typer.confirm(f"delete {what}, with outputs and logs?"):
             out.print("nothing was deleted")
@@ -99,6 +99,11 @@ def delete(
         for one in gone:
             out.print(f"{one['id']} deleted")
     raise typer.Exit(code)
+
+
+def on_a_terminal() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty() and out.is_terminal
 
 
 def _delete(client: Tidegate, given: str) -> dict[str, Any]:
