@@ -93,9 +93,9 @@ class Process:
             await send({"type": "websocket.http.response.body", "body": b""})
             return
         await send({"type": "websocket.accept", "subprotocol": next(iter(scope["subprotocols"]), None)})
-        headers = [[name.decode(), value.decode()] for name, value in scope["headers"]]
+        seen = [[name.decode(), value.decode()] for name, value in scope["headers"]]
         await send(
-            {"type": "websocket.send", "text": json.dumps({"target": scope["raw_path"].decode(), "headers": headers})}
+            {"type": "websocket.send", "text": json.dumps({"target": scope["raw_path"].decode(), "headers": seen})}
         )
         while (message := await receive())["type"] == "websocket.receive":
             if message.get("text") == "leave":

@@ -20,6 +20,8 @@ OPEN_TO_EVERY_TENANT = {
     ("GET", "/v1/jobs"),
     ("POST", "/v1/pipelines"),
     ("GET", "/v1/pipelines"),
+    ("POST", "/v1/workstations"),
+    ("GET", "/v1/workstations"),
     ("GET", "/v1/events"),
     ("GET", "/v1/usage"),
     ("GET", "/v1/quotas"),
@@ -38,8 +40,14 @@ def _routes(api: RunningApi) -> list[tuple[str, str]]:
     return sorted((method, str(route.path)) for route in routes for method in route.methods or ())
 
 
-def _filled(path: str, job: str, pipeline: str = "x") -> str:
-    values = {"job": job, "pipeline": pipeline, "digest": "sha256:" + "a" * 64, "tenant": "acme"}
+def _filled(path: str, job: str, pipeline: str = "x", workstation: str = "x") -> str:
+    values = {
+        "job": job,
+        "pipeline": pipeline,
+        "workstation": workstation,
+        "digest": "sha256:" + "a" * 64,
+        "tenant": "acme",
+    }
     values |= {"number": "1", "service": "api"}
     return re.sub(r"\{(\w+)(?::path)?\}", lambda found: values.get(found[1], "x"), path)
 
@@ -62,11 +70,12 @@ async def test_every_route_refuses_another_tenants_token(
     job = (await api.submit(rin, command=["a-word-of-acme"]))["id"]
     steps = [{"name": "a-word-of-acme", "spec": {"command": ["true"]}}]
     pipeline = (await rin.post("/v1/pipelines", json={"steps": steps})).json()["id"]
+    workstation = (await rin.post("/v1/workstations", json={"command": ["a-word-of-acme"]})).json()["id"]
     for method, path in _routes(api):
         if (method, path) in OPEN_TO_EVERY_TENANT:
             continue
         body: dict[str, object] | None = {} if method in ("POST", "PUT") else None
-        response = await kay.request(method, _filled(path, job, pipeline), json=body)
+        response = await kay.request(method, _filled(path, job, pipeline, workstation), json=body)
         assert response.status_code in (403, 404), (method, path, response.text)
         assert "a-word-of-acme" not in response.text
 

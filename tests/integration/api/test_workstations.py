@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
-import pytest
 from nats.js import JetStreamContext
 
 from services.api.workstations import JUPYTER
@@ -53,26 +52,25 @@ async def test_is_refused_as_any_job_that_could_never_pass(
     assert (await rin.get("/v1/workstations")).json()["items"] == []
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"command": ["x"], "idle_suspend": 5}, "did you mean idle_suspend_seconds?"),
-        ({"command": ["x"], "idle_suspend_seconds": 0}, "idle_suspend_seconds: 0 was given; it is 1 or more"),
-        (
-            {"command": ["x"], "max_lifetime_seconds": "8h"},
-            "max_lifetime_seconds: '8h' was given; it is a whole number",
-        ),
-        ({"command": []}, "command: a list with 0 entries was given; it is a list of at least 1 entry"),
-        ({"command": [" "]}, "command: the command's first word, the program, is empty"),
-        ({"command": ["x"], "env": {"1": "2"}}, "env: '1' is not a valid environment name"),
-        ({"command": ["x"], "snapshot": "sha256:" + "0" * 64}, "is not stored for tenant acme"),
-    ],
-    ids=["a typo", "never idle", "a text", "no word", "no program", "no name", "no snapshot"],
-)
-async def test_says_what_is_wrong_and_what_is_right(rin: httpx.AsyncClient, body: dict[str, object], said: str) -> None:
-    response = await rin.post("/v1/workstations", json=body)
-    assert response.status_code == 422
-    assert said in response.json()["detail"]
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"command": ["x"], "idle_suspend": 5}, "did you mean idle_suspend_seconds?"),
+    ({"command": ["x"], "idle_suspend_seconds": 0}, "idle_suspend_seconds: 0 was given; it is 1 or more"),
+    (
+        {"command": ["x"], "max_lifetime_seconds": "8h"},
+        "max_lifetime_seconds: '8h' was given; it is a whole number",
+    ),
+    ({"command": []}, "command: a list with 0 entries was given; it is a list of at least 1 entry"),
+    ({"command": [" "]}, "command: the command's first word, the program, is empty"),
+    ({"command": ["x"], "env": {"1": "2"}}, "env: '1' is not a valid environment name"),
+    ({"command": ["x"], "snapshot": "sha256:" + "0" * 64}, "is not stored for tenant acme"),
+]
+
+
+async def test_says_what_is_wrong_and_what_is_right(rin: httpx.AsyncClient) -> None:
+    for body, said in WRONG:
+        response = await rin.post("/v1/workstations", json=body)
+        assert response.status_code == 422, body
+        assert said in response.json()["detail"]
 
 
 async def test_without_a_command_it_is_jupyterlab_where_that_is_installed(
@@ -137,7 +135,7 @@ async def test_shows_its_place_in_the_line_also_when_it_is_resumed(
 
     async def third() -> bool:
         view = (await rin.get(f"/v1/workstations/{workstation}")).json()
-        return view["position"] == 3 and view["gate"]["name"] == "capacity"
+        return bool(view["position"] == 3 and view["gate"]["name"] == "capacity")
 
     await eventually(third, "its place to be shown")
 
