@@ -1,5 +1,6 @@
 """What a person may ask of a job. Decided under the row's lock, so that the answer is final."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -8,12 +9,15 @@ from starlette.responses import Response
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, as_json, checked_id
 from services.api.permitted import STARTS_AGAIN, decide
-from services.api.problems import Problem
+from services.api.problems import Problem, job_not_found
 from services.api.reads import Found
 from services.api.routes.jobs import views
 from services.api.routes.wishes import HoldBody, NothingBody, PauseBody, RetryBody, StopBody
+from services.api.store import Changes
 from shared.client.views import JobView
 from shared.lifecycle.inputs import AnyCommand, Delete, Hold, Pause, Release, Resume, Retry, Stop
+from shared.lifecycle.outcome import Outcome
+from shared.lifecycle.record import JobRecord
 
 router = APIRouter()
 SHOWN: Final[dict[int | str, dict[str, Any]]] = {200: {"model": JobView}}
@@ -71,18 +75,21 @@ async def delete(job: str, api: ApiPart, caller: CallerPart) -> Response:
     now = api.clock.now()
     async with api.store.transaction() as tx:
         record = await tx.lock_one(caller.tenant, checked_id(job))
-        if record is None:
-            if await api.reads.deleted_at(caller.tenant, job) is not None:
-                return Response(status_code=204)
-            raise await api.no_job(caller, job)
-        around = await tx.around([record], keep=False)
-        change, outcome = decide(record, Delete(actor=caller.user, at=now), around[job], now)
-        if change is None:
-            raise Problem("conflict", f"delete is not possible: {outcome.why}", state=record.state)
-        blob = await tx.delete(change)
+        blob = None if record is None else await _forget(tx, record, Delete(actor=caller.user, at=now), now)
+    if record is None and await api.reads.deleted_at(caller.tenant, job) is None:
+        raise job_not_found(job)
     if blob is not None:
         await api.stored.remove_soon([blob])
     return Response(status_code=204)
+
+
+async def _forget(tx: Changes, record: JobRecord, command: Delete, now: datetime) -> str | None:
+    """Delete a locked job, or say why not; the name of the blob to remove after the commit."""
+    around = await tx.around([record], keep=False)
+    change, outcome = decide(record, command, around[record.id], now)
+    if change is None:
+        raise Problem("conflict", f"delete is not possible: {outcome.why}", state=record.state)
+    return await tx.delete(change)
 
 
 async def _decide(api: Api, caller: Caller, job: str, command: AnyCommand) -> Response:
@@ -91,14 +98,16 @@ async def _decide(api: Api, caller: Caller, job: str, command: AnyCommand) -> Re
 
 async def decided(api: Api, caller: Caller, job: str, command: AnyCommand) -> Found:
     """The job after the command. What is so already is no error; what is refused is, with the sentence why."""
+    change, outcome = None, Outcome("refused")
     async with api.store.transaction() as tx:
         record = await tx.lock_one(caller.tenant, checked_id(job))
-        if record is None:
-            raise await api.no_job(caller, job)
-        around = await tx.around([record], keep=command.kind in STARTS_AGAIN)
-        change, outcome = decide(record, command, around[job], api.clock.now())
+        if record is not None:
+            around = await tx.around([record], keep=command.kind in STARTS_AGAIN)
+            change, outcome = decide(record, command, around[job], api.clock.now())
         if change is not None:
             await tx.apply([change])
+    if record is None:
+        raise await api.no_job(caller, job)
     if outcome.what == "refused":
         raise Problem("conflict", f"{command.kind} is not possible: {outcome.why}", state=record.state)
     found = await api.job(caller, job)
