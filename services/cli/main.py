@@ -9,7 +9,19 @@ from typing import Annotated, Final
 
 import typer
 
-from services.cli import admin, backup, commands, explain, jobs, outputs, pipelines, stack, streams, submit
+from services.cli import (
+    admin,
+    backup,
+    commands,
+    explain,
+    jobs,
+    outputs,
+    pipelines,
+    stack,
+    streams,
+    submit,
+    workstation,
+)
 from services.cli.escapes import marked
 from services.cli.output import err, out
 from services.cli.wording import in_commands
@@ -52,6 +64,7 @@ streams.register(app)
 commands.register(app)
 pipelines.register(app)
 outputs.register(app)
+workstation.register(app)
 stack.register(app)
 admin.register(app)
 backup.register(admin.admin)

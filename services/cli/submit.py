@@ -100,14 +100,14 @@ def submit(
     if (sentence := not_read(command)) is not None:
         err.print(f"[yellow]warning:[/] {sentence}")
     with connect() as client:
-        snapshot = None if no_snapshot else _send_snapshot(client, directory, tuple(inputs or ()), quiet=as_json)
+        snapshot = None if no_snapshot else send_snapshot(client, directory, tuple(inputs or ()), quiet=as_json)
         request = _request(
             {
                 "command": command,
                 "gpus": gpus,
                 "inputs": inputs or [],
                 "outputs": outputs or [],
-                "env": dict(_pair(text) for text in env or []),
+                "env": dict(pair(text) for text in env or []),
                 "coretype": coretype,
                 "snapshot": snapshot,
                 "time_limit_seconds": time_limit,
@@ -181,14 +181,15 @@ def _request(spec: dict[str, object], rest: dict[str, object]) -> SubmitRequest:
         raise typer.BadParameter(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """A variable of `--env`."""
     name, mark, value = text.partition("=")
     if not mark or not name:
         raise typer.BadParameter(f"--env {text!r}: give it as NAME=VALUE")
     return name, value
 
 
-def _send_snapshot(client: Tidegate, directory: Path, inputs: tuple[str, ...], *, quiet: bool) -> str:
+def send_snapshot(client: Tidegate, directory: Path, inputs: tuple[str, ...], *, quiet: bool) -> str:
     """Pack and upload `directory` unless the server has that very content; the snapshot's digest."""
     if not directory.is_dir():
         raise typer.BadParameter(f"--dir {directory}: there is no such directory")
