@@ -18,8 +18,9 @@ PYTEST ?=
 HISTORIES ?= 300
 SEEDS ?=
 
-# The whole of the tests on every core, each worker with servers and a stack of its own; a part of them in this process.
-WORKERS := $(if $(filter tests,$(T)),--numprocesses=auto --dist=loadfile)
+# The whole of the tests by workers with servers and a stack of their own, in the order of the folders: what takes longest
+# comes early, and files of one long test do not come last. A part of them in this process.
+WORKERS := $(if $(filter tests,$(T)),--numprocesses=auto --dist=loadfile --no-loadscope-reorder)
 
 # uv never downloads an interpreter: it takes the one that PYTHON names. Its cache is the user's own, or, for a user whose
 # home is not there or cannot be written, a folder of the clone.

@@ -1,5 +1,6 @@
 """What tests share: the real PostgreSQL and nats-server, started once and clean for each test, and a whole stack."""
 
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 
@@ -26,6 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("patient" if config.getoption("markexpr") == "long" else "steady")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: half of the time a test waits for a process to start or for a time to pass."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

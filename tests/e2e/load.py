@@ -10,7 +10,8 @@ from typing import Any, Self
 from tests.e2e.stacks import Stack, eventually
 from tests.patience import PATIENCE_SECONDS
 
-_SUBMIT_SECONDS = 0.1
+_ASK_SECONDS = 0.02
+_SUBMIT_SECONDS = 0.2
 
 
 class Requests:
@@ -51,6 +52,7 @@ class Requests:
     def _ask(self) -> None:
         self._request("GET", "/v1/whoami", None)
         self.answered += 1
+        self._over.wait(_ASK_SECONDS)
 
     def _submit(self) -> None:
         self.jobs.append(self._request("POST", "/v1/jobs", {"spec": {"command": ["true"]}})["id"])

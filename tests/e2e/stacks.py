@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from infra.embedded.processes import Account
 from infra.embedded.state import State
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
+from shared.client.errors import NoServer, Unavailable
+from shared.contracts.spec import JobSpec, SubmitRequest
 from tests.patience import PATIENCE_SECONDS
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
@@ -123,7 +126,8 @@ class Stack:
     def client(self, token: str | None = None, *, admin: bool = False) -> Tidegate:
         """The Python client of this stack."""
         known = self.endpoint
-        return Tidegate(Endpoint(known["url"], token or known["token"], known["admin_token"], "test"), admin=admin)
+        endpoint = Endpoint(known["url"], token or known["token"], known["admin_token"], "test")
+        return Tidegate(endpoint, admin=admin, timeout_seconds=PATIENCE_SECONDS)
 
     def submit(self, *words: str, cwd: Path | None = None, token: str | None = None) -> dict[str, Any]:
         """`tidegate submit --wait --json WORDS`: the finished job's object, however it ended."""
@@ -140,9 +144,26 @@ class Stack:
         assert ended.code == 3, ended.err
         return ended.err
 
-    def run(self, *command: str, options: Sequence[str] = ()) -> dict[str, Any]:
-        """A job without a working directory, waited for."""
-        return self.submit("--no-snapshot", *options, "--", *command)
+    def run(self, *command: str, options: Sequence[str] = (), token: str | None = None) -> dict[str, Any]:
+        """A job without a working directory, waited for: through the command line where it has options, else as a
+        program that asks again, with the same key, where it got no answer."""
+        if options:
+            return self.submit("--no-snapshot", *options, "--", *command, token=token)
+        key, asked = uuid.uuid4().hex, SubmitRequest(spec=JobSpec(command=command))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with self.client(token) as client:
+            while True:
+                try:
+                    job = client.wait(client.submit(asked, idempotency_key=key).id)
+                    return dict(client.call("GET", f"/v1/jobs/{job.id}"))
+                except (NoServer, Unavailable):
+                    assert time.monotonic() < deadline, "nobody answers"
+                    time.sleep(0.05)
+
+    def log(self, job: dict[str, Any], stream: str = "stdout", *, token: str | None = None) -> str:
+        """What a job has written."""
+        with self.client(token) as client:
+            return b"".join(client.logs(job["id"], stream=stream)).decode()
 
     def processes(self) -> dict[str, dict[str, Any]]:
         """`tidegate ps --json`, by name."""

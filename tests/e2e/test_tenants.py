@@ -48,7 +48,7 @@ def test_another_tenants_job_is_as_unknown_as_none(stack: Stack, other: str, sec
 
 
 def test_another_tenants_events_do_not_come(stack: Stack, other: str) -> None:
-    rival = stack.submit("--no-snapshot", "--", "true", token=other)
+    rival = stack.run("true", token=other)
     mine = stack.run("true")
     with stack.client(other) as client:
         seen = []
@@ -70,8 +70,8 @@ def test_a_tenants_token_cannot_use_another_tenants_snapshot(stack: Stack, other
 
 @as_root
 def test_jobs_of_two_tenants_run_under_uids_of_their_own(stack: Stack, other: str) -> None:
-    mine, theirs = stack.run("id", "-u"), stack.submit("--no-snapshot", "--", "id", "-u", token=other)
-    uids = {stack.cli("logs", mine["id"]).out.strip(), stack.cli("logs", theirs["id"], token=other).out.strip()}
+    mine, theirs = stack.run("id", "-u"), stack.run("id", "-u", token=other)
+    uids = {stack.log(mine).strip(), stack.log(theirs, token=other).strip()}
     assert len(uids) == 2
     assert not uids & {"0", str(os.getuid())}
 
@@ -89,10 +89,10 @@ def test_a_job_cannot_reach_what_is_not_its_tenants(stack: Stack, other: str, se
     }
     for what, target in targets.items():
         assert target.read_bytes(), f"{what} is there for root"
-        job = stack.submit("--no-snapshot", "--", "cat", str(target), token=other)
+        job = stack.run("cat", str(target), token=other)
         assert job["state"] == "FAILED", f"{what} was read"
-        assert stack.cli("logs", job["id"], token=other).out == ""
-    listing = stack.submit("--no-snapshot", "--", "ls", str(stack.home / "local" / "work"), token=other)
+        assert stack.log(job, token=other) == ""
+    listing = stack.run("ls", str(stack.home / "local" / "work"), token=other)
     assert listing["state"] == "FAILED"
 
 
@@ -103,13 +103,9 @@ def test_a_job_cannot_connect_to_the_databases_socket(stack: Stack, other: str) 
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(path)
     code = "import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
-    job = stack.submit("--no-snapshot", "--", "/usr/bin/python3", "-c", code, path, token=other)
+    job = stack.run("/usr/bin/python3", "-c", code, path, token=other)
     assert (job["state"], job["end_reason"]) == ("FAILED", "exit_nonzero")
-    assert (
-        stack.cli("logs", "--stderr", job["id"], token=other)
-        .out.splitlines()[-1]
-        .startswith(("PermissionError", "FileNotFoundError"))
-    )
+    assert stack.log(job, "stderr", token=other).splitlines()[-1].startswith(("PermissionError", "FileNotFoundError"))
 
 
 def test_an_admin_of_one_tenant_sees_no_other_tenants_jobs(
