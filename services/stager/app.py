@@ -9,6 +9,7 @@ from services.stager.audit import Audit, Restored
 from services.stager.blobs import Blobs
 from services.stager.copying import Copying
 from services.stager.copying import Limits as OutputLimits
+from services.stager.deletion import Deletion, Deletions
 from services.stager.domain import Stage
 from services.stager.handlers import JobEvents
 from services.stager.leases import Leases, source_of
@@ -119,6 +120,11 @@ def create(settings: StagerSettings, *, clock: Clock | None = None) -> Service:
     restored = Restored(audit, standing)
     sweep = Sweep(underway, leases, copying, root, standing, service.log)
     service.every(_SWEEP_SECONDS)(sweep.once)
+    window_seconds = settings.restore_window_seconds
+    deletion = Deletion(
+        Deletions(service.db), blobs, underway, root, standing, service.log, window_seconds=window_seconds
+    )
+    service.every(_SWEEP_SECONDS)(deletion.once)
 
     @service.on_start
     async def take_back() -> None:

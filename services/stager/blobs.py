@@ -29,6 +29,10 @@ class SnapshotGone(Exception):
     """There is no snapshot of that digest for that tenant."""
 
 
+class NotStored(StoreError):
+    """There is no object of that name."""
+
+
 class Corrupt(StoreError):
     """What came out of the store is not what went in."""
 
@@ -139,6 +143,20 @@ class Blobs:
             with suppress(FileNotFoundError):
                 obstore.delete(self._store, below or name)
 
+    def remove_some(self, folder: str, limit: int) -> bool:
+        """Remove what is in a folder, and it; no more pages than hold `limit` objects. Whether nothing is left."""
+        removed = 0
+        with _store_errors(folder):
+            for page in obstore.list(self._store, folder):
+                if removed >= limit:
+                    return False
+                obstore.delete(self._store, [found["path"] for found in page])
+                removed += len(page)
+        if isinstance(self._store, LocalStore) and self._store.prefix is not None:
+            with suppress(FileNotFoundError):  # empty folders stay, and what a killed writer left (`name#1`)
+                shutil.rmtree(f"{self._store.prefix}/{folder}")
+        return True
+
     def folders(self, prefix: str) -> list[str]:
         """The folders and objects directly below the folder `prefix`, by their full names."""
         with _store_errors(prefix):
@@ -171,6 +189,6 @@ def _store_errors(what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise StoreError(f"{what} is not in the store") from error
+        raise NotStored(f"{what} is not in the store") from error
     except BaseError as error:
         raise StoreError(f"{what}: {str(error).splitlines()[0]}") from error

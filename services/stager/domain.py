@@ -44,6 +44,7 @@ class Known:
     epoch: int
     seq: int
     directory: str | None = None
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ def decide(record: JobRecord, rows: Mapping[int, Known]) -> Move:
     """What to do about `record`, given this job's rows by attempt."""
     if any(attempt > record.attempt and row.epoch >= record.epoch for attempt, row in rows.items()):
         return Drop()  # but for an attempt of the lost time, which a restored record does not know
+    if any(row.deleted and row.epoch >= record.epoch for row in rows.values()):
+        return Drop()  # news of before, which came late: nothing is made for it any more
     known = rows.get(record.attempt)
     if known is not None and (record.epoch, record.seq) < (known.epoch, known.seq):
         return Drop()

@@ -27,6 +27,9 @@ class StagerSettings(ServiceSettings):
     """How often a store that is away is tried (over about a minute) before staging or copying back fails for good."""
     staging_audit_seconds: float = Field(default=600, ge=1)
     """`api` is asked about an attempt that is staged and was not heard of for so long."""
+    restore_window_seconds: float = Field(default=604_800, ge=0)
+    """How old the backup may be that the database is restored from: for so long what fences the attempts of a deleted
+    job outlives it, and its rows do."""
     snapshot_files_max: Count = 200_000
     snapshot_bytes_max: Count = 256 << 30
     output_files_max: Count = 1_000_000

@@ -13,7 +13,7 @@ from shared.runtime.database import Database, Tx
 
 _KNOWN: Final = "SELECT DISTINCT job FROM staging WHERE job = ANY ($1::text[])"
 _LOCK: Final = """
-SELECT job, attempt, stage, epoch, seq, directory, facts, answers FROM staging
+SELECT job, attempt, stage, epoch, seq, directory, facts, answers, deleted_at IS NOT NULL AS deleted FROM staging
 WHERE job = ANY ($1::text[]) ORDER BY job, attempt FOR UPDATE
 """
 _NUMBERS: Final = "SELECT nextval('fact_versions') FROM generate_series(1, $1::integer)"
@@ -54,7 +54,12 @@ UPDATE staging SET stage = 'over', owner = NULL, deadline = NULL
 FROM unnest($1::text[], $2::integer[]) AS given (job, attempt)
 WHERE staging.job = given.job AND staging.attempt = given.attempt AND stage NOT IN ('sealed', 'over')
 """
-_DELETE: Final = "UPDATE staging SET deleted_at = coalesce(deleted_at, now()) WHERE job = ANY ($1::text[])"
+_DELETE: Final = """
+WITH rows AS (
+    UPDATE staging SET deleted_at = coalesce(deleted_at, now()) WHERE job = ANY ($1::text[]) RETURNING job, tenant
+)
+INSERT INTO deletions (job, tenant) SELECT DISTINCT job, tenant FROM rows ON CONFLICT (job) DO NOTHING
+"""
 
 # Asked about once per `seconds`: the row's time is when it was staged, or last asked about.
 _LONG_STAGED: Final = """
@@ -117,7 +122,9 @@ class Store:
         """All rows of these jobs by job and attempt, locked in order."""
         rows: dict[str, dict[int, Row]] = {}
         for row in await tx.fetch(_LOCK, jobs):
-            known = Known(row["attempt"], Stage(row["stage"]), row["epoch"], row["seq"], row["directory"])
+            known = Known(
+                row["attempt"], Stage(row["stage"]), row["epoch"], row["seq"], row["directory"], row["deleted"]
+            )
             rows.setdefault(row["job"], {})[row["attempt"]] = Row(known, row["facts"], row["answers"])
         return rows
 
@@ -149,7 +156,7 @@ class Store:
         )
 
     async def close(self, tx: Tx, attempts: Sequence[tuple[str, int]], deleted: Sequence[str]) -> None:
-        """End open attempts without a word, and mark the jobs that were deleted."""
+        """End open attempts without a word, and mark the jobs that were deleted, of which all is to be removed."""
         if attempts:
             await tx.execute(_CLOSE, [job for job, _ in attempts], [attempt for _, attempt in attempts])
         if deleted:

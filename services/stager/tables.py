@@ -64,5 +64,19 @@ class Staging(Base, table=True):
     after: str | None = Field(sa_column=Column(Text))
 
 
+class Deletion(Base, table=True):
+    """A deleted job of which something is left: due for the next piece at `due_at`. From `cleared_at` on only what
+    fences its attempts is left."""
+
+    __tablename__ = "deletions"
+    __table_args__ = (Index("deletions_due", "due_at"),)
+
+    job: str = Field(sa_column=Column(Text, primary_key=True))
+    tenant: str = Field(sa_column=Column(Text, nullable=False))
+    deleted_at: datetime = Field(sa_column=Column(_MOMENT, nullable=False, server_default=_NOW))
+    due_at: datetime = Field(sa_column=Column(_MOMENT, nullable=False, server_default=_NOW))
+    cleared_at: datetime | None = Field(sa_column=Column(_MOMENT))
+
+
 fact_versions = Sequence("fact_versions", metadata=Base.metadata)
 metadata = with_runtime_tables(Base.metadata)
