@@ -42,7 +42,7 @@ def start(
         list[str] | None,
         typer.Argument(
             help="its program, after --; it listens on 127.0.0.1:$TIDEGATE_PORT. JupyterLab where none is given",
-            metavar="[-- CMD...]",
+            metavar="-- CMD",
         ),
     ] = None,
     gpus: Annotated[int, typer.Option(help="GPUs that it holds while it is up", min=0)] = 0,
@@ -61,7 +61,8 @@ def start(
     keep_prefix: Annotated[
         bool,
         typer.Option(
-            help="its program expects whole paths, from /v1/workstations/$TIDEGATE_JOB_ID/proxy/ on (JupyterLab does)"
+            "--keep-prefix",
+            help="its program expects whole paths, from /v1/workstations/$TIDEGATE_JOB_ID/proxy/ on (JupyterLab does)",
         ),
     ] = False,
     wait: UntilUp = False,

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shared.contracts import events, queries, spec, usage
+from shared.contracts import events, queries, spec, usage, workstations
 from shared.lifecycle import facts, inputs
 
 
@@ -27,7 +27,7 @@ def models() -> dict[str, type[BaseModel]]:
         for model in base.__subclasses__():
             kind: Any = model.model_fields["kind"].default
             named[f"{prefix}-{kind.replace('_', '-')}"] = model
-    for module in (queries, spec, usage):
+    for module in (queries, spec, usage, workstations):
         named |= {_word(model.__name__): model for model in _in(module)}
     named["job-event"] = events.JobEvent
     return dict(sorted(named.items()))

@@ -11,13 +11,14 @@ from shared.contracts.events import JobEvent, decode_event, encode_event
 from shared.contracts.facts import decode_fact, encode_fact
 from shared.contracts.spec import JobSpec, PipelineRequest, SubmitRequest
 from shared.contracts.subjects import FACT_KINDS
+from shared.contracts.workstations import WorkstationRequest
 from shared.lifecycle.facts import FACT
 from shared.lifecycle.inputs import INPUT
 from tests.contract.models import models
 
 EXAMPLES = Path(__file__).with_name("examples")
 MODELS = models()
-FROM_PEOPLE = (JobSpec, SubmitRequest, PipelineRequest)
+FROM_PEOPLE = (JobSpec, SubmitRequest, PipelineRequest, WorkstationRequest)
 ON_THE_WIRE = [(name, model) for name, model in MODELS.items() if model not in (JobEvent, *FROM_PEOPLE)]
 SENDERS = {kind: service for service, kinds in FACT_KINDS.items() for kind in kinds}
 
