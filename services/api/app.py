@@ -35,6 +35,7 @@ from services.api.routes import (
     admin,
     commands,
     events,
+    explain,
     jobs,
     logs,
     outputs,
@@ -59,6 +60,7 @@ from shared.runtime.service import Service
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     jobs.router,
     commands.router,
+    explain.router,
     pipelines.router,
     workstations.router,
     events.router,

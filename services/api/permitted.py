@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from services.api.domain import Change, take_command
-from shared.lifecycle.actions import ACTIONS, command_of
+from shared.lifecycle.actions import ACTIONS, Action, command_of
 from shared.lifecycle.inputs import AnyCommand
 from shared.lifecycle.outcome import Outcome
 from shared.lifecycle.pipeline import Asked, PipelineCommand, ask_pipeline
@@ -46,15 +46,15 @@ def decide(record: JobRecord, command: AnyCommand, around: Around, now: datetime
     return (change, outcome) if why_not is None else (None, Outcome("refused", why_not))
 
 
-def job_actions(record: JobRecord, around: Around, now: datetime, *, is_admin: bool) -> dict[str, dict[str, Any]]:
+def job_actions(record: JobRecord, around: Around, now: datetime, *, is_admin: bool) -> dict[str, Action]:
     """Every action with whether it is possible now, and if not, the sentence why: the one that the call would give."""
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, Action] = {}
     for name in ACTIONS:
         if name in NOT_OFFERED:
-            answers[name] = {"allowed": False, "why_not": NOT_OFFERED[name]}
+            answers[name] = Action(allowed=False, why_not=NOT_OFFERED[name])
             continue
         outcome = decide(record, command_of(name, "somebody", now, by_admin=is_admin), around, now)[1]
-        answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
+        answers[name] = Action(allowed=outcome.what == "applied", why_not=outcome.why)
     return answers
 
 
@@ -70,14 +70,14 @@ def decide_steps(
 
 def pipeline_actions(
     steps: Sequence[JobRecord], around: Mapping[str, Around], now: datetime, *, is_admin: bool
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Action]:
     """The same as `job_actions` for a pipeline as one."""
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, Action] = {}
     for name in PIPELINE_ACTIONS:
         command = command_of(name, "somebody", now, by_admin=is_admin)
         assert isinstance(command, PipelineCommand), "these are the commands for a pipeline"
         outcome = decide_steps(steps, command, around, now).outcome
-        answers[name] = {"allowed": outcome.what == "applied", "why_not": outcome.why}
+        answers[name] = Action(allowed=outcome.what == "applied", why_not=outcome.why)
     return answers
 
 

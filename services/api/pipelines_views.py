@@ -86,6 +86,7 @@ def pipeline_view(tenant: str, found: FoundPipeline, now: datetime, *, is_admin:
     head = found.head
     shown = [step_view(step.model_dump(mode="json", include=_IN_SHORT)) for step in found.steps]
     steps = sorted([*shown, *found.gone], key=lambda step: int(step["index"]))
+    answers = pipeline_actions(found.steps, found.around, now, is_admin=is_admin)
     started = [at for step in steps if (at := step["started_at"]) is not None]
     ended = all(step["state"] in TERMINAL for step in steps)
     return {
@@ -97,7 +98,7 @@ def pipeline_view(tenant: str, found: FoundPipeline, now: datetime, *, is_admin:
         "word": pipeline_word([(State(step["state"]), _end_reason(step)) for step in steps]),
         "message": _message(steps) if ended else None,
         "steps": steps,
-        "actions": pipeline_actions(found.steps, found.around, now, is_admin=is_admin),
+        "actions": {name: answer.model_dump() for name, answer in answers.items()},
         "submitted_at": _time(head.submitted_at),
         "started_at": min(started, key=datetime.fromisoformat, default=None),
         "finished_at": max((step["finished_at"] for step in steps), key=datetime.fromisoformat) if ended else None,

@@ -6,6 +6,7 @@ from typing import Any
 
 from services.api.permitted import NOTHING_AROUND, Around, job_actions
 from shared.lifecycle.duties import holdings
+from shared.lifecycle.explain import seconds
 from shared.lifecycle.facts import Gate
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import Phase, State
@@ -37,7 +38,8 @@ def job_view(
     view["occupies_slot"] = occupies_slot
     view["counts_gpu_time"] = counts_gpu_time(record)
     view["gpu_seconds"] = seconds(gpu_milliseconds(record, now))
-    view["actions"] = job_actions(record, around, now, is_admin=is_admin)
+    answers = job_actions(record, around, now, is_admin=is_admin)
+    view["actions"] = {name: answer.model_dump() for name, answer in answers.items()}
     return view
 
 
@@ -49,11 +51,6 @@ def counts_gpu_time(record: JobRecord) -> bool:
         and record.command_ended_at is None
         and record.phase is not Phase.SUSPENDED_BY_BACKEND
     )
-
-
-def seconds(milliseconds: int) -> str:
-    """Integer milliseconds as decimal seconds: `1.250`."""
-    return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
 
 
 def _show_gates(view: dict[str, Any], gates: Sequence[Gate]) -> None:

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from services.api.access import Caller
 from services.api.context import AdminPart, Api, ApiPart, CallerPart, as_json, checked_id
 from services.api.problems import Problem
-from services.api.views import seconds
 from shared.contracts.queries import Quota, QuotaAnswer, QuotaSet, UsageAnswer, UsageAsked
 from shared.contracts.subjects import is_tenant_name
+from shared.lifecycle.explain import seconds
 
 router = APIRouter()
 _MOST: int = 1_000_000

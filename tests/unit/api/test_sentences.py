@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from services.api.routes.admin import NewToken
-from services.api.routes.wishes import StopBody
 from services.api.routes.jobs import Batch
 from services.api.routes.usage import Limits
+from services.api.routes.wishes import StopBody
 from services.api.sentences import RIGHT, invalid
 from shared.contracts.spec import MAX_ARGUMENTS, SubmitRequest
 

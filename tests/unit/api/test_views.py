@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from services.api.views import job_view, seconds
+from services.api.views import job_view
 from shared.lifecycle import facts as f
 from shared.lifecycle.advance import advance, create
+from shared.lifecycle.explain import seconds
 from shared.lifecycle.record import JobRecord, Resources
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,123 @@
+"""What was seen of a job's attempts, in words: where, when and by whom. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from pydantic import AwareDatetime
+
+from shared.lifecycle import facts as f
+from shared.lifecycle.picture import segment_of
+from shared.lifecycle.record import Attempt, JobRecord
+
+MOST: Final = 20
+"""What is told of one attempt at most, the newest."""
+
+
+class Seen(f.Frozen):
+    """One thing that was seen: `where` is a cluster, or a place on it; `seen_by` who says so."""
+
+    attempt: int
+    what: str
+    where: str | None = None
+    at: AwareDatetime
+    seen_by: str
+
+
+def evidence(record: JobRecord) -> list[Seen]:
+    """Of every attempt that is kept what was seen of it, oldest first; of older ones how they ended."""
+    found: list[Seen] = []
+    for attempt in record.attempts:
+        told = sorted(_of(record, attempt), key=lambda seen: seen.at)
+        found += [*told[:1], *told[1:][-(MOST - 1) :]]
+    return found
+
+
+def _of(record: JobRecord, attempt: Attempt) -> Iterator[Seen]:
+    began = {
+        "submit": f"{record.user} submitted it",
+        "resume": "it was resumed",
+        "retry": "it was retried by hand",
+        "automatic": "it was retried by itself",
+    }[attempt.origin]
+    yield Seen(attempt=attempt.number, what=began, at=attempt.queued_at, seen_by="api")
+    if attempt.admitted_at is not None:
+        what = "let through its gates" if attempt.admission else "found at the backend, and taken as let through"
+        yield Seen(attempt=attempt.number, what=what, at=attempt.admitted_at, seen_by="gatekeeper")
+    clusters = [fact.cluster for fact in attempt.evidence if isinstance(fact, f.Accepted)]
+    for fact in attempt.evidence:
+        about = segment_of(fact)
+        where = (clusters[-1] if clusters else None) if about is not None or isinstance(fact, f.GpusFreed) else None
+        yield Seen(attempt=attempt.number, what=words(fact), where=where, at=fact.at, seen_by=fact.source)
+    if attempt.finished_at is not None and attempt.message is not None:
+        what = f"attempt {attempt.number} ended: {attempt.message}"
+        yield Seen(attempt=attempt.number, what=what, at=attempt.finished_at, seen_by="api")
+
+
+def words(fact: f.AnyFact) -> str:
+    """What a fact says."""
+    match fact:
+        case f.InputValid():
+            return "inputs and command check out" + "".join(f"; {warning}" for warning in fact.warnings)
+        case f.InputInvalid():
+            return f"the input was refused: {fact.findings[0].message}"
+        case f.Staged():
+            return f"inputs staged in {fact.directory}"
+        case f.StagingFailed() | f.LaunchRefused():
+            what = "inputs not staged in" if isinstance(fact, f.StagingFailed) else "the launch was refused"
+            return f"{what}: {fact.message}"
+        case f.StagingSealed() | f.Recopied():
+            return _copied(fact)
+        case f.Accepted():
+            return f"taken by {fact.backend} as {fact.ref}"
+        case f.LauncherSealed():
+            return "nothing of it runs any more" if fact.ran else "it never started, and cannot any more"
+        case f.GpusFreed():
+            return "its GPUs are free"
+        case f.Admitted():
+            return "let through its gates"
+        case f.Held():
+            return f"held at {fact.gates[0].name}: {fact.gates[0].reason}"
+        case f.PolicyStop() | f.PolicyPause():
+            return f"policy {fact.policy} asked for a {fact.kind.removeprefix('policy_')}: {fact.reason}"
+        case _:
+            return _sighting(fact)
+
+
+def _copied(fact: f.StagingSealed | f.Recopied) -> str:
+    said = {
+        "none": "no outputs to copy back",
+        "verified": f"outputs are back and verified: {fact.files} files, {fact.size_bytes} bytes",
+        "missing": "declared outputs are missing",
+        "failed": "outputs could not be copied back",
+        "expectation_failed": "an expectation does not hold",
+    }[fact.outcome]
+    return f"{said}: {fact.message}" if fact.message else said
+
+
+def _sighting(fact: f.SeenPending | f.SeenRunning | f.SegmentRequeued | f.Exited | f.Lost | f.SeenIdle) -> str:
+    match fact:
+        case f.SeenPending():
+            return f"not started yet: {fact.raw_reason or fact.raw_state}"
+        case f.SeenRunning():
+            suspended = "" if fact.suspended_since is None else ", suspended by the backend"
+            return f"running since {clock(fact.started_at)}{suspended}"
+        case f.SegmentRequeued():
+            return f"requeued by the backend at {clock(fact.ended_at)}: {fact.raw_reason}"
+        case f.Exited():
+            how = (
+                f"signal {fact.signal}" if fact.signal else "no exit code" if fact.code is None else f"code {fact.code}"
+            )
+            told = ", as its own runner reported" if fact.self_reported else ""
+            stopped = ", after our stop" if fact.stop_recorded else ""
+            return f"exited with {how} at {clock(fact.ended_at)}{stopped}{told}"
+        case f.Lost():
+            last = "" if fact.last_seen_at is None else f", last seen at {clock(fact.last_seen_at)}"
+            return f"gone from the backend, and nobody saw its end{last}"
+        case f.SeenIdle():
+            return "in use" if fact.idle_since is None else f"idle since {clock(fact.idle_since)}"
+
+
+def clock(at: datetime) -> str:
+    """A time of the day, to the second."""
+    return f"{at:%H:%M:%S} UTC"

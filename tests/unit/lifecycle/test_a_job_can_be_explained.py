@@ -1,0 +1,184 @@
+"""Why a job is where it is, what was seen, what comes next and what it cost: an answer for every record."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+
+from shared.lifecycle import facts as f
+from shared.lifecycle import inputs as i
+from shared.lifecycle.actions import actions
+from shared.lifecycle.explain import Explanation, explain
+from shared.lifecycle.record import Workstation
+from shared.lifecycle.seen import MOST
+from shared.lifecycle.states import State
+from shared.lifecycle.usage import gpu_milliseconds
+from tests.unit.lifecycle.histories import worlds
+from tests.unit.lifecycle.jobs import Job, a_job, a_job_that, at, segment
+from tests.unit.lifecycle.world import World
+
+GATE = {"scope": "tenant acme", "lifted_by": "a tenant admin"}
+
+
+def explained(job: Job) -> Explanation:
+    return explain(job.record, actions(job.record, at(100)), at(100))
+
+
+def why_and_next(job: Job) -> tuple[str, str, str | None, datetime | None]:
+    told = explained(job)
+    return told.why, told.next.what, told.next.who, told.next.at
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_has_an_answer(state: State) -> None:
+    told = explained(a_job_that(state))
+    assert told.state is state
+    assert told.why
+    assert told.next.what
+    assert told.evidence[0].what == "rin submitted it"
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds())
+def test_every_record_has_an_answer(world: World) -> None:
+    record = world.record
+    told = explain(record, actions(record, world.now), world.now)
+    assert told.why
+    assert told.next.what
+    assert told.cost.gpu_seconds == f"{gpu_milliseconds(record, world.now) / 1000:.3f}"
+    numbers = [seen.attempt for seen in told.evidence]
+    assert numbers == sorted(numbers), "the newest attempt comes last"
+    for number in set(numbers):
+        times = [seen.at for seen in told.evidence if seen.attempt == number]
+        assert times == sorted(times)
+        assert len(times) <= MOST
+
+
+def test_a_waiting_job_names_its_gate_who_opens_it_and_when() -> None:
+    assert why_and_next(a_job()) == (
+        "the gatekeeper has not said yet whether a gate holds it",
+        "it is let through, or says which gate holds it",
+        "the gatekeeper",
+        None,
+    )
+    gate = f.Gate(name="window", reason="open from 20:00", opens_at=at(500), **GATE)
+    assert why_and_next(a_job().tell(f.Held, gates=(gate,))) == (
+        "the gate window is closed: open from 20:00",
+        "it goes on once the gate window is open",
+        "a tenant admin",
+        at(500),
+    )
+    held = a_job().ask(i.Hold, reason="audit", by_admin=True)
+    assert why_and_next(held) == ("rin holds it: audit", "it goes on once it is released", "an admin", None)
+
+
+def test_the_gates_of_now_go_before_those_of_the_last_change() -> None:
+    job = a_job().tell(f.Held, gates=(f.Gate(name="window", reason="open from 20:00", **GATE),))
+    now = f.Gate(name="capacity", reason="needs 8 GPUs; 4 are free", **GATE)
+    told = explain(job.record, actions(job.record, at(9)), at(9), gates=[now])
+    assert told.why == "the gate capacity is closed: needs 8 GPUs; 4 are free"
+
+
+def test_a_job_that_is_tried_again_says_what_failed_and_when_it_goes_on() -> None:
+    job = a_job(retries=1).started().exited(3).sealed()
+    told = explained(job)
+    assert "attempt 1: the command exited with code 3; it is tried again" in told.why
+    assert told.next.at == job.record.retries.cooldown_until is not None
+    assert told.evidence[-1].what == "it was retried by itself"
+
+
+def test_what_the_services_owe_is_told_in_its_order() -> None:
+    job = a_job().admitted()
+    assert why_and_next(job)[:3] == (
+        "its inputs and command are being checked",
+        "its inputs are checked and staged in",
+        "the stager",
+    )
+    assert why_and_next(job.staged())[:3] == (
+        "its inputs are staged in, and it is being handed to the backend",
+        "it is handed to the backend",
+        "the launcher",
+    )
+    job.accepted().tell(f.SeenPending, segment=segment(), raw_state="PENDING", raw_reason="Priority")
+    assert why_and_next(job)[:3] == ("the backend has not started it: Priority", "it starts", "local")
+    assert why_and_next(job.running())[:3] == (
+        "its command runs since 09:00:04 UTC",
+        "its command ends",
+        "the command",
+    )
+    assert why_and_next(job.exited())[:3] == (
+        "its command has ended at 09:00:09 UTC, and its outputs are looked after",
+        "its outputs are copied back",
+        "the stager",
+    )
+    assert why_and_next(job.copied_back())[:3] == (
+        "its command has ended at 09:00:09 UTC, and the cluster is being released",
+        "the cluster is released",
+        "the launcher",
+    )
+
+
+def test_a_time_limit_and_an_idle_workstation_say_when() -> None:
+    assert why_and_next(a_job(time_limit=60).started())[1:] == (
+        "its command ends, at its time limit at the latest",
+        "the command",
+        at(4) + timedelta(seconds=60),
+    )
+    idle = a_job(kind="workstation", workstation=Workstation(idle_suspend_seconds=60)).started()
+    idle.tell(f.SeenIdle, idle_since=at(8), suspends_at=at(68))
+    assert why_and_next(idle)[1:] == (
+        "it is suspended for being idle, unless somebody uses or snoozes it",
+        "the watcher",
+        at(68),
+    )
+
+
+def test_a_wish_says_who_asked_and_what_follows() -> None:
+    job = a_job().started().ask(i.Stop, grace_seconds=30)
+    why, what, who, when = why_and_next(job)
+    assert why.startswith("a stop was asked for by rin at 2026-11-30 09:")
+    assert why.endswith("; its command runs since 09:00:04 UTC")
+    assert what == "its command ends on SIGTERM or is killed, its outputs are copied back, and then it is stopped"
+    assert job.record.wish is not None
+    assert (who, when) == ("the launcher", job.record.wish.at + timedelta(seconds=30))
+
+
+def test_what_has_ended_says_what_may_be_asked() -> None:
+    failed = a_job_that(State.FAILED)
+    assert why_and_next(failed) == (
+        "stage running_job failed: the command exited with code 3",
+        "nothing: it has ended; you can retry or delete it",
+        None,
+        None,
+    )
+    assert explained(a_job_that(State.SUCCEEDED)).next.what == "nothing: it has ended; you can delete it"
+    paused = explained(a_job_that(State.PAUSED))
+    assert paused.next.what == "nothing by itself: it is paused; you can resume or stop it"
+
+
+def test_gpus_that_are_not_freed_and_outputs_that_are_copied_again_come_next() -> None:
+    job = a_job().started().exited(3).tell(f.LauncherSealed, ran=True).copied_back()
+    assert why_and_next(job)[1:3] == ("its GPUs are freed", "the launcher")
+    again = a_job().started().exited().released().copied_back("failed", message="disk full").ask(i.Recopy)
+    assert why_and_next(again)[2] == "the stager"
+    assert explained(again).why.endswith("; its outputs are being copied again")
+
+
+def test_says_where_it_was_seen_and_by_whom_attempt_after_attempt() -> None:
+    job = a_job_that(State.FAILED).ask(i.Retry).started()
+    told = explained(job)
+    running = [seen for seen in told.evidence if seen.what == "running since 09:00:04 UTC"]
+    assert [(seen.attempt, seen.where, seen.seen_by) for seen in running] == [
+        (1, "local", "test"),
+        (2, "local", "test"),
+    ]
+    ends = [seen.what for seen in told.evidence if seen.what.startswith("attempt 1 ended")]
+    assert ends == ["attempt 1 ended: the command exited with code 3"]
+
+
+def test_what_is_not_billed_and_what_is_estimated_is_told_with_the_cost() -> None:
+    job = a_job().started().requeued().running(segment(1), started=7).exited(key=segment(1), started_at=at(7)).sealed()
+    cost = explained(job).cost
+    assert (cost.gpu_seconds, cost.not_billable_gpu_seconds, cost.estimated) == ("8.000", "4.000", False)
+    lost = a_job().started().tell(f.Lost, last_seen_at=at(8)).sealed()
+    assert explained(lost).cost.estimated
