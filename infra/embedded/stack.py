@@ -31,7 +31,12 @@ _CONNECTIONS_OF_A_SERVICE = 12  # its pool, its leases, and one to spare
 
 _CODE = Path(__file__).resolve().parents[2]
 _KEPT_VARIABLES = ("LANG", "LC_ALL", "PATH", "HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_KEPT_PREFIXES = ("OTEL_", "TIDEGATE_LOG_", "TIDEGATE_FAILPOINTS")
+_KEPT_PREFIXES = (
+    *("OTEL_", "TIDEGATE_LOG_", "TIDEGATE_FAILPOINTS"),
+    *("TIDEGATE_RETRY_", "TIDEGATE_RETRIES_", "TIDEGATE_INFRASTRUCTURE_RETRY_"),
+    *("TIDEGATE_STOP_GRACE_", "TIDEGATE_CHECKPOINT_GRACE_", "TIDEGATE_IDLE_WARNING_"),
+)
+"""Where logs and traces go, failpoints, and what an operator decides about retries, graces and warnings."""
 
 
 @dataclass(frozen=True)

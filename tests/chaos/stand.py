@@ -70,7 +70,11 @@ class Stand(Stack):
         options = Options(
             self.home, virtual_gpus=self.gpus, slots=self.slots, replicas=dict.fromkeys(SERVICES, self.replicas)
         )
-        settings = {FOLDER: str(self.orders.folder), "TIDEGATE_LOST_AFTER_SECONDS": str(_LOST_AFTER_SECONDS)}
+        settings = {
+            FOLDER: str(self.orders.folder),
+            "TIDEGATE_LOST_AFTER_SECONDS": str(_LOST_AFTER_SECONDS),
+            "TIDEGATE_INFRASTRUCTURE_RETRY_BUDGET": "0",  # what is lost stays so: each job's runs are counted
+        }
         with open(self.home / "supervisor.out", "ab") as output:
             self.supervisor = subprocess.Popen(
                 (sys.executable, "-m", "tests.chaos.supervising", json.dumps(options.to_json())),
