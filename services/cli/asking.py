@@ -89,7 +89,7 @@ def end_of(
                 view = wait_pipeline(client, view) if asked.until is ended else settle(client, given)
                 line, well = _end_of_pipeline(asked, view)
             else:
-                job = wait(client, given, since=JobView.model_validate(answer), until=asked.until or ended)
+                job = wait(client, JobView.model_validate(answer), until=asked.until or ended)
                 line, well = _end_of_job(asked, job)
         if shown and line != asked.line(answer):
             out.print(line)

@@ -133,7 +133,7 @@ def submit(
         if wait or follow_it:
             with says_that_it_goes_on(job.id):
                 shown = follow_it and not as_json
-                job = follow(client, job.id) if shown else waiting.wait(client, job.id)
+                job = follow(client, job.id) if shown else waiting.wait(client, job)
             if as_json:
                 print_json(client.call("GET", f"/v1/jobs/{job.id}"))
                 raise typer.Exit(0 if job.state == "SUCCEEDED" else 1)

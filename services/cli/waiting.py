@@ -37,17 +37,17 @@ def paused_or_ended(state: State) -> bool:
     return state is State.PAUSED or state in TERMINAL
 
 
-def wait(client: Tidegate, job_id: str, *, since: JobView | None = None, until: Until = ended) -> JobView:
-    """Return once `until` is so of the job's state, as it was at some moment after `since` (from its first event where
-    that is not given). A pause, and the attempt after it, are said: neither is the end."""
-    if since is not None and until(since.state):
+def wait(client: Tidegate, since: JobView, *, until: Until = ended, step: str | None = None) -> JobView:
+    """Return once `until` is so of the job's state, in `since` or at some moment after it. A pause, and the attempt
+    after it, are said (of a pipeline's `step` with its name): neither is the end."""
+    if until(since.state):
         return since
-    for told, lines in told_since(client, job_id, since):
+    for told, lines in told_since(client, since.id, since):
         if until(State(told["state"])) and told["state"] not in TERMINAL:
             break  # the stream ends by itself with the job
         for line in lines:
-            err.print(line)
-    return client.job(job_id)
+            err.print(line if step is None else f"{marked(step)}: {line}")
+    return client.job(since.id)
 
 
 def next_attempt(client: Tidegate, job: JobView) -> JobView | None:
@@ -61,9 +61,13 @@ def next_attempt(client: Tidegate, job: JobView) -> JobView | None:
 
 
 def told_since(client: Tidegate, job_id: str, since: JobView | None) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Each event's job, with the lines that somebody who waits has to read; until the job has ended."""
-    news = News(1 if since is None else since.attempt)
-    after = None if since is None else f"{since.epoch}-{since.seq}"
+    """The job as it is in `since`, then as each event has it (from the first one where that is not given), with the
+    lines that somebody who waits has to read; until the job has ended."""
+    news, after = News(1 if since is None else since.attempt), None
+    if since is not None:
+        after = f"{since.epoch}-{since.seq}"
+        told = since.model_dump(mode="json", include={"state", "attempt", "message", "hint"})
+        yield told, news.new(told)
     for event in client.events(f"/v1/jobs/{job_id}/events", after=after):
         if event.event not in _NO_NEWS:
             told = json.loads(event.data)["job"]
@@ -73,7 +77,7 @@ def told_since(client: Tidegate, job_id: str, since: JobView | None) -> Iterator
 def wait_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
     """Return once every step has ended."""
     for step in pipeline.steps:
-        wait(client, step.job)
+        wait(client, client.job(step.job), step=step.name)
     return client.pipeline(pipeline.id)
 
 
