@@ -6,6 +6,7 @@ from typing import Final
 
 from services.watcher.capacity import CLUSTER, CapacityReports
 from services.watcher.handlers import JobEvents
+from services.watcher.idling import Idling
 from services.watcher.logs import read
 from services.watcher.observing import Observing
 from services.watcher.restoring import Restoring
@@ -15,9 +16,17 @@ from services.watcher.words import Words
 from shared.backends.local.capacity import Capacity as LocalCapacity
 from shared.backends.local.capacity import capacity as local_capacity
 from shared.backends.local.client import LocalClient
+from shared.backends.local.endpoint import read_endpoint
 from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import Observation
-from shared.contracts.queries import Capacity, LogsAsked, NewestAnswer, NewestAsked
+from shared.contracts.queries import (
+    Capacity,
+    EndpointAnswer,
+    EndpointAsked,
+    LogsAsked,
+    NewestAnswer,
+    NewestAsked,
+)
 from shared.contracts.subjects import cluster_subject
 from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
@@ -30,6 +39,7 @@ _QUICK_LOOKS: Final = 20
 """So many quick looks follow an event that says something is about to start, or to end."""
 _CAPACITY_SECONDS: Final = 1.0
 _KEEP_SECONDS: Final = 2.0
+_IDLE_LOOK_SECONDS: Final = 2.0
 _AUDIT_SECONDS: Final = 30.0
 
 
@@ -83,6 +93,15 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         epoch=lambda: service.standing.epoch,
         lost_after=timedelta(seconds=settings.lost_after_seconds),
     )
+    idling = Idling(
+        store,
+        backend.root,
+        service.clock,
+        service.log,
+        lease=lease,
+        epoch=lambda: service.standing.epoch,
+        warning_seconds=settings.idle_warning_seconds,
+    )
     events = JobEvents(store, service.clock, pace.hurry)
     service.consume("watcher")(without_lost_time(service, events.on_jobs))
 
@@ -111,6 +130,11 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         """Remember last sightings and absences."""
         await observing.keep()
 
+    @service.every(_IDLE_LOOK_SECONDS)
+    async def look_for_idle_workstations() -> None:
+        """Announce and suspend what nobody uses."""
+        await idling.once()
+
     async def ask_newest(question: NewestAsked) -> NewestAnswer:
         answer = await service.call("api", "newest", question.model_dump_json().encode())
         return NewestAnswer.model_validate_json(answer)
@@ -128,6 +152,15 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         """`LogsAsked` -> `LogsAnswer`: bytes of an attempt's output."""
         asked = LogsAsked.model_validate_json(request)
         answer = await asyncio.to_thread(read, settings.local_root, asked)
+        return answer.model_dump_json().encode()
+
+    @service.rpc("endpoint")
+    async def endpoint(request: bytes) -> bytes:
+        """`EndpointAsked` -> `EndpointAnswer`: where a workstation listens, and its secret."""
+        asked = EndpointAsked.model_validate_json(request)
+        submission = await store.submission_of(asked.tenant, asked.job, asked.attempt)
+        found = None if submission is None else await asyncio.to_thread(read_endpoint, backend.root, submission)
+        answer = EndpointAnswer() if found is None else EndpointAnswer(port=found.port, secret=found.secret)
         return answer.model_dump_json().encode()
 
     return service

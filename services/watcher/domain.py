@@ -13,6 +13,7 @@ from shared.lifecycle.facts import SegmentKey
 from shared.lifecycle.picture import picture
 from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.record import JobRecord
+from shared.lifecycle.states import Desired
 
 RUNNING_WORD: Final = "running"
 EXITED_WORD: Final = "exited"
@@ -125,7 +126,8 @@ def _created_at(seen: Seen) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a record asks: whether the end of this attempt is owed, and by what name the backend knows it."""
+    """What a record asks: whether the end of this attempt is owed, by what name the backend knows it, after how long
+    without use it is to be suspended (None: never), and not before when."""
 
     job: str
     attempt: int
@@ -135,6 +137,8 @@ class Watch:
     owed: bool
     submission: str | None
     accepted_at: datetime | None
+    idle_seconds: int | None = None
+    snoozed_until: datetime | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -157,6 +161,7 @@ def watch(record: JobRecord) -> Watch:
     seen = picture(record.current)
     vote = seen.launcher_sealed
     accepted_at = seen.accepted.at if seen.accepted is not None else None if vote is None else vote.at
+    desk = record.workstation if record.desired_state is Desired.RUN else None
     return Watch(
         job=record.id,
         attempt=record.attempt,
@@ -166,4 +171,6 @@ def watch(record: JobRecord) -> Watch:
         owed=Duty.OBSERVE in duties(record),
         submission=None if seen.latest is None else seen.latest.submission,
         accepted_at=accepted_at,
+        idle_seconds=None if desk is None else desk.idle_suspend_seconds,
+        snoozed_until=None if desk is None else desk.snoozed_until,
     )

@@ -14,3 +14,5 @@ class WatcherSettings(ServiceSettings):
     """The root directory of the local backend, as the launcher has it."""
     lost_after_seconds: float = Field(default=60, ge=1)
     """So long must complete observations show nothing of a submission before it is lost."""
+    idle_warning_seconds: float = Field(default=300, ge=0)
+    """So long before it an idle workstation's suspension is announced, or half of its limit where that is less."""

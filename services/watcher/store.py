@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from services.watcher.domain import Finding, Watch
+from services.watcher.idle import Announced
 from shared.contracts.facts import encode_fact
 from shared.lifecycle.facts import FACT
 from shared.runtime.database import Database, Tx
@@ -15,15 +16,18 @@ SOURCE: Final = "watcher/local"
 
 # Guarded: an older version of the record, and one of an attempt that a newer one has followed, change nothing.
 _WATCH: Final = """
-INSERT INTO watched (job, attempt, tenant, epoch, seq, submission, accepted_at, over, answers)
-SELECT job, attempt, tenant, epoch, seq, submission, accepted_at, over, 0
+INSERT INTO watched
+    (job, attempt, tenant, epoch, seq, submission, accepted_at, over, answers, idle_seconds, snoozed_until)
+SELECT job, attempt, tenant, epoch, seq, submission, accepted_at, over, 0, idle_seconds, snoozed_until
 FROM unnest($1::text[], $2::integer[], $3::text[], $4::integer[], $5::bigint[], $6::text[], $7::timestamptz[],
-            $8::boolean[]) AS given (job, attempt, tenant, epoch, seq, submission, accepted_at, over)
+            $8::boolean[], $9::integer[], $10::timestamptz[])
+     AS given (job, attempt, tenant, epoch, seq, submission, accepted_at, over, idle_seconds, snoozed_until)
 WHERE NOT EXISTS (SELECT FROM watched AS newer WHERE newer.job = given.job AND newer.attempt > given.attempt)
 ORDER BY job, attempt
 ON CONFLICT (job, attempt) DO UPDATE
 SET epoch = excluded.epoch, seq = excluded.seq, over = excluded.over,
-    submission = coalesce(excluded.submission, watched.submission), accepted_at = excluded.accepted_at
+    submission = coalesce(excluded.submission, watched.submission), accepted_at = excluded.accepted_at,
+    idle_seconds = excluded.idle_seconds, snoozed_until = excluded.snoozed_until
 WHERE (watched.epoch, watched.seq) < (excluded.epoch, excluded.seq)
 RETURNING job, attempt
 """
@@ -39,11 +43,12 @@ FROM unnest($1::text[], $2::integer[], $3::integer[], $4::bigint[]) AS asked (jo
 WHERE (watched.job, watched.attempt, watched.epoch, watched.seq) = (asked.job, asked.attempt, asked.epoch, asked.seq)
 RETURNING watched.job, watched.attempt
 """
-# An end says more than a loss, a loss more than a start: one answer per attempt.
+# An end says more than a loss, a loss more than a start: one answer per attempt. Idleness is no progress.
 _ANSWERS: Final = """
 SELECT DISTINCT ON (job, attempt) job, attempt, kind, n, at, fact, sightings.epoch, answers
 FROM sightings JOIN watched USING (job, attempt) JOIN unnest($1::text[], $2::integer[]) AS key (job, attempt)
      USING (job, attempt)
+WHERE kind IN ('seen_running', 'exited', 'lost')
 ORDER BY job, attempt, sightings.epoch DESC, n DESC
 """
 # Told once per change and epoch: a row comes back only where the fact is new, has changed, or is told anew.
@@ -66,6 +71,18 @@ FROM watched WHERE NOT over AND NOT EXISTS (
     SELECT FROM sightings
     WHERE sightings.job = watched.job AND sightings.attempt = watched.attempt AND kind IN ('exited', 'lost')
 )
+"""
+# Workstations that may be suspended for being idle, with what was told of that last.
+_RESTING: Final = """
+SELECT watched.job, watched.attempt, watched.tenant, watched.submission, idle_seconds, snoozed_until,
+    told.fact ->> 'idle_since' AS since, told.fact ->> 'suspends_at' AS suspends_at
+FROM watched LEFT JOIN sightings AS told ON told.submission = watched.submission AND told.kind = 'seen_idle'
+WHERE NOT over AND idle_seconds IS NOT NULL AND watched.submission IS NOT NULL AND NOT EXISTS (
+    SELECT FROM sightings AS last WHERE last.submission = watched.submission AND last.kind IN ('exited', 'lost')
+)
+"""
+_SUBMISSION: Final = """
+SELECT submission FROM watched WHERE job = $1 AND attempt = $2 AND tenant = $3 AND NOT over
 """
 # Of who was seen and who was not. Rows are locked in the order of their keys; what is locked is left for the next time.
 _REMEMBER: Final = """
@@ -103,6 +120,29 @@ class Expected:
         return (self.job, self.attempt)
 
 
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """A workstation that may be suspended for being idle, and what was announced of that."""
+
+    job: str
+    attempt: int
+    tenant: str
+    submission: str
+    idle_seconds: int
+    snoozed_until: datetime | None
+    announced: Announced | None
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "Resting":
+        """From the columns of `_RESTING`."""
+        fields = dict(row)
+        since, suspends_at = fields.pop("since"), fields.pop("suspends_at")
+        announced = None
+        if since is not None and suspends_at is not None:
+            announced = Announced(datetime.fromisoformat(since), datetime.fromisoformat(suspends_at))
+        return cls(announced=announced, **fields)
+
+
 class Term(Protocol):
     """The time for which one replica observes for all: what it tells is told only within it."""
 
@@ -132,6 +172,8 @@ class Store:
             [watch.submission for watch in watches],
             [watch.accepted_at or now for watch in watches],
             [not watch.owed for watch in watches],
+            [watch.idle_seconds for watch in watches],
+            [watch.snoozed_until for watch in watches],
         )
         return {(row["job"], row["attempt"]) for row in rows}
 
@@ -171,6 +213,15 @@ class Store:
     async def expected(self) -> list[Expected]:
         """Every attempt whose end is owed and was not told."""
         return [Expected(**dict(row)) for row in await self.database.fetch(_EXPECTED)]
+
+    async def resting(self) -> list[Resting]:
+        """Every workstation that may be suspended for being idle, and is not known to have ended."""
+        return [Resting.of_row(row) for row in await self.database.fetch(_RESTING)]
+
+    async def submission_of(self, tenant: str, job: str, attempt: int) -> str | None:
+        """By what name the backend knows an attempt whose end is owed; None where the tenant has none such."""
+        found: str | None = await self.database.fetchval(_SUBMISSION, job, attempt, tenant)
+        return found
 
     async def remember(self, term: Term, last_seen: Mapping[Key, datetime], absent: Mapping[Key, timedelta]) -> None:
         """Keep when attempts were last seen, or how long they are absent, so that whoever observes next knows it."""

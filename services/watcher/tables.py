@@ -20,7 +20,8 @@ class Base(SQLModel, registry=registry()):
 class Watched(Base, table=True):
     """One row per attempt whose end the watcher owes: the inbox of its job's events, `(epoch, seq)` the newest seen.
 
-    `absent_ms`: so long complete observations have shown nothing of it.
+    `absent_ms`: so long complete observations have shown nothing of it. `idle_seconds`: after so long without use it is
+    suspended, not before `snoozed_until`; without a value never.
     """
 
     __tablename__ = "watched"
@@ -37,6 +38,8 @@ class Watched(Base, table=True):
     last_seen_at: datetime | None = Field(sa_column=Column(_MOMENT))
     answers: int
     absent_ms: int = Field(sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
+    idle_seconds: int | None = Field(sa_column=Column(Integer))
+    snoozed_until: datetime | None = Field(sa_column=Column(_MOMENT))
 
 
 class Sighting(Base, table=True):

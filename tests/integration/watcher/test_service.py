@@ -17,8 +17,12 @@ from nats.js.errors import NotFoundError
 
 from services.watcher.app import create
 from services.watcher.settings import WatcherSettings
+from shared.backends.local.endpoint import read_endpoint
+from shared.backends.local.sightings import LocalState
 from shared.contracts.facts import decode_fact
-from shared.contracts.queries import Capacity, LogsAnswer, LogsAsked
+from shared.contracts.queries import Capacity, EndpointAnswer, EndpointAsked, LogsAnswer, LogsAsked
+from shared.lifecycle import facts as f
+from shared.runtime.clock import SystemClock
 from shared.runtime.database import Database
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase, ServiceDatabase
@@ -156,6 +160,41 @@ async def test_a_job_is_told_from_start_to_end_and_its_output_can_be_read(
     assert base64.b64decode((await ask(stream="stderr")).data) == b"oops\n"
     rest = await ask(offset=4, limit_bytes=2)
     assert (base64.b64decode(rest.data), rest.next_offset, rest.size_bytes) == (b"tw", 6, 8)
+
+
+@pytest.mark.usefixtures("watcher")
+async def test_where_a_workstation_listens_is_told_to_whoever_leads_its_user_there(
+    admin: Client, api: Client, backend: Backend
+) -> None:
+    """It is its tenant's, and of the attempt that is up; a question about anything else gets no answer."""
+    job = Job("sh", "-c", "touch ready; while true; do sleep 0.05; done", kind="workstation")
+    request = await backend.request(job.id, *job.spec.command, tenant=job.record.tenant, workstation=True)
+    job.staged()
+    submission = await backend.submit(request)
+    at = SystemClock().now()
+    segment = f.SegmentKey(submission=submission, created_at=at)
+    told = job.apply(
+        f.Accepted(**job.head("launcher", at), segment=segment, backend="local", cluster="local", ref=submission)
+    )
+    assert told is not None
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await api.jetstream(timeout=PATIENCE_SECONDS).publish(told.subject, told.body)
+
+    async def ask(tenant: str = "acme", attempt: int = 1) -> EndpointAnswer | None:
+        asked = EndpointAsked(tenant=tenant, job=job.id, attempt=attempt)
+        reply = await api.request("rpc.v1.watcher.endpoint", asked.model_dump_json().encode(), timeout=PATIENCE_SECONDS)
+        answer = EndpointAnswer.model_validate_json(reply.data)
+        return None if answer.port is None else answer
+
+    answer = await eventually(ask, "an endpoint")
+    known = read_endpoint(backend.root, submission)
+    assert known is not None
+    assert (answer.port, answer.secret) == (known.port, known.secret)
+    assert await ask(tenant="umbra") is None
+    assert await ask(attempt=2) is None
+    await backend.client.kill(submission)
+    await backend.until(submission, LocalState.EXITED)
+    assert await ask() is None
 
 
 @pytest.mark.usefixtures("watcher")

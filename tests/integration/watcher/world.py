@@ -9,6 +9,7 @@ import asyncpg
 from opentelemetry import metrics
 
 from services.watcher.handlers import JobEvents
+from services.watcher.idling import Idling
 from services.watcher.observing import Observing
 from services.watcher.restoring import Restoring
 from services.watcher.store import Store
@@ -60,6 +61,15 @@ class Watcher:
             epoch=lambda: world.standing.epoch,
             lost_after=LOST_AFTER,
         )
+        self.idling = Idling(
+            self.store,
+            world.backend.client.root,
+            world.clock,
+            log,
+            lease=self.lease,
+            epoch=lambda: world.standing.epoch,
+            warning_seconds=300,
+        )
         self.events = JobEvents(self.store, world.clock, lambda: None)
 
     async def handle(self, *deliveries: Delivery) -> None:
@@ -70,6 +80,11 @@ class Watcher:
         """Keep the lease, or try to take it, and look once; whether something is alive."""
         await self.lease.keep(self.world.keeping)
         return await self.observing.once()
+
+    async def look_for_idle(self) -> None:
+        """As it does every 2 s."""
+        await self.lease.keep(self.world.keeping)
+        await self.idling.once()
 
     async def keep(self) -> None:
         """As it does every 2 s."""
