@@ -88,7 +88,7 @@ class Facts:
 
     async def _keep(self, tx: Changes, orphans: Sequence[Reported]) -> None:
         facts = [one.fact for one in orphans]
-        await tx.tx.execute(
+        kept = await tx.tx.execute(
             KEEP_ORPHANS,
             [fact.job for fact in facts],
             [one.key for one in orphans],
@@ -98,6 +98,8 @@ class Facts:
             [fact_subject(one.service, one.fact.kind) for one in orphans],
             [one.json.encode() for one in orphans],
         )
+        if kept == "INSERT 0 0":
+            return  # of deleted jobs, or known already
         await tx.tx.execute(BOUND_ORPHANS, ORPHANS_KEPT)
         self._log.warning("facts of unknown jobs", count=len(orphans), first=facts[0].job)
 

@@ -12,6 +12,11 @@ NEWEST: Final = """
 SELECT events.body, jobs.epoch < standing.epoch AS behind
 FROM standing, jobs JOIN events ON (events.job, events.epoch, events.seq) = (jobs.id, jobs.epoch, jobs.seq)
 WHERE jobs.id = ANY ($1::text[])
+UNION ALL
+SELECT last.body, false FROM tombstones CROSS JOIN LATERAL (
+    SELECT body FROM events WHERE events.job = tombstones.job ORDER BY epoch DESC, seq DESC LIMIT 1
+) AS last
+WHERE tombstones.job = ANY ($1::text[])
 """
 
 

@@ -43,10 +43,10 @@ async def of_tenant(feed: Feed, tenant: str, after: int | None) -> AsyncIterator
 async def of_job(
     feed: Feed, reads: Reads, tenant: str, job: str, after: tuple[int, int], *, ended: bool, for_ever: bool
 ) -> AsyncIterator[bytes]:
-    """The job's events after `(epoch, seq)`; ends with the job, unless it is to go on for ever."""
+    """The job's events after `(epoch, seq)`; ends with the job, unless it is to go on for ever: until it is deleted."""
     async with feed.tail(tenant) as tail:
         position = tail.position
-        last, behind = after, True
+        last, behind, deleted = after, True, False
         yield b": begins\n\n"
         while not feed.closing:
             if behind:
@@ -60,11 +60,12 @@ async def of_job(
                 events = [event for event in tailed or () if event.job == job and (event.epoch, event.seq) > last]
             for event in events:
                 last = (event.epoch, event.seq)
-                ended = ended if event.type in _NO_CHANGE else event.type in _ENDS or event.type == "deleted"
+                deleted = event.type == "deleted"
+                ended = ended if event.type in _NO_CHANGE else event.type in _ENDS or deleted
                 yield encoded(event, f"{event.epoch}-{event.seq}")
             if behind or events:
                 continue
-            if ended and not for_ever:
+            if deleted or (ended and not for_ever):
                 return
             if not await tail.changed(KEEP_ALIVE_SECONDS):
                 yield KEEP_ALIVE
