@@ -1,17 +1,20 @@
 """`tidegate explain JOB`: on one screen why a job is where it is, what was seen, what comes next, and what it cost."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
 
 from services.cli.escapes import marked
-from services.cli.evidence import SOURCE_CELLS, clock
+from services.cli.evidence import clock, seen_line
 from services.cli.given import checked
 from services.cli.output import ago, duration, out, print_json, state_text
 from services.cli.session import connect
 
 _LABEL_CELLS: Final = 6
+_MOST_SEEN: Final = 16
+"""So that it is one screen; `show` has the rest."""
 
 
 def register(app: typer.Typer) -> None:
@@ -39,28 +42,37 @@ def lines_of(told: dict[str, Any], now: datetime) -> list[str]:
     name = f"[bold]{marked(told['name'])}[/]  " if told.get("name") else ""
     lines = [f"{name}{marked(str(told['job']))}  {state_text(told['state'])}", ""]
     lines.append(_row("why", told["why"]))
-    lines.append(_row("next", _next(told.get("next"), now)))
+    following = told.get("next") or {"what": "nothing"}
+    lines.append(_row("next", following["what"] + _when(following.get("at"), now)))
+    if following.get("who"):
+        lines.append(_row("by", following["who"]))
     lines.append(_row("cost", _cost(told["cost"])))
-    if told.get("evidence"):
-        lines += ["", "  [dim]seen[/]"]
-    return lines + [_seen(seen, now) for seen in told.get("evidence") or ()]
+    return lines + list(_evidence(told, now))
 
 
-def _seen(seen: dict[str, Any], now: datetime) -> str:
-    at = clock(datetime.fromisoformat(seen["at"]), now.astimezone().date())
-    where = f"  [dim]({marked(seen['where'])})[/]" if seen.get("where") else ""
-    return f"  [dim]{at}  {marked(seen['seen_by']):<{SOURCE_CELLS}}[/] {marked(seen['what'])}{where}"
+def _evidence(told: dict[str, Any], now: datetime) -> Iterator[str]:
+    """The newest of what was seen, with a line where another attempt begins."""
+    every = told.get("evidence") or ()
+    if every:
+        yield ""
+        more = (
+            f"; {len(every) - _MOST_SEEN} before it are in: tidegate show {told['job']}"
+            if len(every) > _MOST_SEEN
+            else ""
+        )
+        yield f"  [dim]seen{marked(more)}[/]"
+    day, attempt = now.astimezone().date(), 1
+    for seen in every[-_MOST_SEEN:]:
+        if seen.get("attempt", 1) != attempt:
+            attempt = seen["attempt"]
+            yield f"  [dim]attempt {attempt}[/]"
+        at, where, who = datetime.fromisoformat(seen["at"]), seen.get("where"), seen["seen_by"]
+        shown = who if where is None or where in who else f"{who} of {where}"
+        yield f"  {seen_line(at, shown, seen['what'], told['job'], day)}"
 
 
 def _row(label: str, value: str) -> str:
     return f"  [dim]{label:<{_LABEL_CELLS}}[/] {marked(value)}"
-
-
-def _next(step: dict[str, Any] | None, now: datetime) -> str:
-    if step is None:
-        return "nothing"
-    by = f", by {step['who']}" if step.get("who") else ""
-    return f"{step['what']}{by}{_when(step.get('at'), now)}"
 
 
 def _when(given: str | None, now: datetime) -> str:

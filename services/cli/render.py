@@ -112,8 +112,8 @@ def _retries(job: JobView) -> str | None:
     if not had.count:
         return f"none so far; up to {had.budget} if it fails by itself" if had.budget and not job.ended else None
     parts = [
-        f"{had.used} of {had.budget} by itself",
-        f"{had.infrastructure_used} of {had.infrastructure_budget} for the infrastructure's faults",
+        f"{had.used} of {had.budget} automatic",
+        f"{had.infrastructure_used} of {had.infrastructure_budget} after the infrastructure's faults",
         f"{had.by_hand} of {had.by_hand_budget} by hand",
     ]
     return f"{had.count}: " + ", ".join(parts)

@@ -87,12 +87,17 @@ def words(fact: f.AnyFact) -> str:
 def _copied(fact: f.StagingSealed | f.Recopied) -> str:
     said = {
         "none": "no outputs to copy back",
-        "verified": f"outputs are back and verified: {fact.files} files, {fact.size_bytes} bytes",
+        "verified": f"outputs are back and verified: {_count(fact.files, 'file')}, {_count(fact.size_bytes, 'byte')}",
         "missing": "declared outputs are missing",
         "failed": "outputs could not be copied back",
         "expectation_failed": "an expectation does not hold",
     }[fact.outcome]
-    return f"{said}: {fact.message}" if fact.message else said
+    missing = ", ".join(fact.missing) if isinstance(fact, f.StagingSealed) else ""
+    return ": ".join(part for part in (said, missing or fact.message) if part)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _sighting(fact: f.SeenPending | f.SeenRunning | f.SegmentRequeued | f.Exited | f.Lost | f.SeenIdle) -> str:
@@ -110,7 +115,9 @@ def _sighting(fact: f.SeenPending | f.SeenRunning | f.SegmentRequeued | f.Exited
             )
             told = ", as its own runner reported" if fact.self_reported else ""
             stopped = ", after our stop" if fact.stop_recorded else ""
-            return f"exited with {how} at {clock(fact.ended_at)}{stopped}{told}"
+            about = ", time estimated" if fact.estimated else ""
+            said = f": {fact.message}" if fact.message else ""
+            return f"exited with {how} at {clock(fact.ended_at)}{stopped}{told}{about}{said}"
         case f.Lost():
             last = "" if fact.last_seen_at is None else f", last seen at {clock(fact.last_seen_at)}"
             return f"gone from the backend, and nobody saw its end{last}"

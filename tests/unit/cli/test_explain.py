@@ -24,20 +24,20 @@ def lines(**fields: Any) -> list[str]:
     return [Text.from_markup(line).plain for line in lines_of(told(**fields), at(0))]
 
 
-def test_says_why_what_comes_next_and_what_it_cost() -> None:
+def test_says_why_what_comes_next_by_whom_and_what_it_cost() -> None:
     shown = lines()
     assert shown[0] == f"{JOB}  QUEUED"
-    assert "  why    cooldown: attempt 1 failed" in shown
-    assert "  cost   12.500 GPU seconds" in shown
-    following = next(line for line in shown if line.startswith("  next   "))
-    assert following.startswith("  next   it is tried again, by the gatekeeper, at ")
-    assert following.endswith(" (in 30.0 s)")
+    assert shown[2] == "  why    cooldown: attempt 1 failed"
+    assert shown[3].startswith("  next   it is tried again, at ")
+    assert shown[3].endswith(" (in 30.0 s)")
+    assert shown[4:] == ["  by     the gatekeeper", "  cost   12.500 GPU seconds"]
 
 
 def test_says_that_nothing_follows_and_what_is_overdue() -> None:
     assert "  next   nothing" in lines(next=None)
     late = lines(next={"what": "it opens", "who": None, "at": at(-90).isoformat()})
     assert any(line.endswith(" (1 min ago)") and ", due at " in line for line in late)
+    assert not any(line.startswith("  by") for line in late)
 
 
 def test_says_what_is_not_billed_and_what_is_estimated() -> None:
@@ -47,7 +47,21 @@ def test_says_what_is_not_billed_and_what_is_estimated() -> None:
     )
 
 
+def seen(attempt: int, what: str, where: str | None = None) -> dict[str, Any]:
+    return {"attempt": attempt, "what": what, "where": where, "at": at(1).isoformat(), "seen_by": "watcher/local"}
+
+
 def test_says_what_was_seen_where_when_and_by_whom() -> None:
-    seen = {"what": "running [red]", "where": "local", "at": at(1).isoformat(), "seen_by": "watcher/local"}
-    line = lines(evidence=[seen])[-1]
-    assert line.endswith("  watcher/local     running [red]  (local)")
+    shown = lines(
+        evidence=[seen(1, f"staged in work/{JOB}/a1"), seen(2, "running [red]", "local"), seen(2, "x", "gpu7")]
+    )
+    assert shown[-4].endswith("  watcher/local     staged in work/…/a1")
+    assert shown[-3] == "  attempt 2"
+    assert shown[-2].endswith("  watcher/local     running [red]")
+    assert shown[-1].endswith("  watcher/local of gpu7 x")
+
+
+def test_stays_one_screen_and_says_where_the_rest_is() -> None:
+    shown = lines(evidence=[seen(number, "x") for number in range(1, 100)])
+    assert len(shown) < 45
+    assert f"  seen; 83 before it are in: tidegate show {JOB}" in shown
