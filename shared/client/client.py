@@ -22,6 +22,7 @@ from shared.client.sse import ServerEvent, read_events
 from shared.client.views import JobPage, JobView, PipelinePage, PipelineView
 from shared.contracts.queries import Manifest, OutputFile
 from shared.contracts.spec import PipelineRequest, SubmitRequest
+from shared.lifecycle.explain import Explanation
 
 Progress = Callable[[int], None]
 _CHUNK_BYTES = 256 * 1024
@@ -68,8 +69,16 @@ class Tidegate:
         return JobPage.model_validate(self.call("GET", "/v1/jobs", params={k: v for k, v in params.items() if v}))
 
     def command(self, job_id: str, action: str, body: dict[str, Any] | None = None) -> JobView:
-        """stop, hold or release."""
+        """stop, pause, resume, retry, hold or release; the job after it. `Refused` carries the sentence why not."""
         return JobView.model_validate(self.call("POST", f"/v1/jobs/{job_id}/{action}", json=body or {}))
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job that has ended; one that was deleted already is deleted."""
+        self.call("DELETE", f"/v1/jobs/{job_id}")
+
+    def explain(self, job_id: str) -> Explanation:
+        """Why it is where it is, what was seen of it, what comes next, and what it has cost."""
+        return Explanation.model_validate(self.call("GET", f"/v1/jobs/{job_id}/explain"))
 
     def wait(self, job_id: str) -> JobView:
         """Return once the job has ended."""
@@ -93,9 +102,9 @@ class Tidegate:
         params = {"limit": limit} | ({"cursor": cursor} if cursor else {})
         return PipelinePage.model_validate(self.call("GET", "/v1/pipelines", params=params))
 
-    def stop_pipeline(self, pipeline_id: str, body: dict[str, Any] | None = None) -> PipelineView:
-        """Stop every step that has not ended."""
-        return PipelineView.model_validate(self.call("POST", f"/v1/pipelines/{pipeline_id}/stop", json=body or {}))
+    def command_pipeline(self, pipeline_id: str, action: str, body: dict[str, Any] | None = None) -> PipelineView:
+        """stop, pause, resume or retry, of the pipeline as one; the pipeline after it."""
+        return PipelineView.model_validate(self.call("POST", f"/v1/pipelines/{pipeline_id}/{action}", json=body or {}))
 
     def wait_pipeline(self, pipeline_id: str) -> PipelineView:
         """Return once every step has ended."""

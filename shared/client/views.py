@@ -86,7 +86,8 @@ class JobPage(BaseModel):
 
 
 class StepView(BaseModel):
-    """A step of a pipeline: its job in short (`GET /v1/jobs/{job}` shows it whole)."""
+    """A step of a pipeline: its job in short (`GET /v1/jobs/{job}` shows it whole), as it was shown last where that was
+    deleted."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -103,6 +104,7 @@ class StepView(BaseModel):
     warnings: tuple[str, ...] = ()
     started_at: AwareDatetime | None = None
     finished_at: AwareDatetime | None = None
+    deleted_at: AwareDatetime | None = None
 
     @property
     def ended(self) -> bool:

@@ -48,6 +48,10 @@ WRONG: list[tuple[Any, str]] = [
     ({"spec": {"command": ["true"], "outputs": [""]}}, "spec.outputs: an empty path was given; "),
     ({"spec": {"command": ["x" * 50_000]}}, "spec has 50"),
     ({"spec": {"command": ["true"], "snapshot": "sha256:" + "0" * 64}}, "is not stored for tenant acme: send it"),
+    (
+        {"retries": 11, **TRUE},
+        "retries: 11 was given, and a job may ask for at most 10 automatic retries here: ask for fewer, or retry it by",
+    ),
     ([], "body: a list with 0 entries was given; it is a JSON object"),
 ]
 """A request, and what the answer says about it."""
