@@ -37,14 +37,15 @@ def usage(
     if as_json:
         return print_json(answer)
     named = {"tenant": ["tenant"], "user": ["tenant", "user"], "job": ["tenant", "user", "job"]}[by]
-    rows = Listing(*(name.upper() for name in named), "SEGMENTS", "GPU SECONDS", "NOT BILLED (GPU S)", "")
+    about = ["ABOUT"] if any(row.get("estimated") for row in answer["rows"]) else []
+    rows = Listing(*(name.upper() for name in named), "SEGMENTS", "GPU TIME", "NOT BILLED", *about)
     for row in answer["rows"]:
         rows.add_row(
             *(row.get(name) or "" for name in named),
             str(row["segments"]),
             _seconds(row["gpu_milliseconds"]),
             _seconds(row.get("not_billable_gpu_milliseconds", 0)),
-            "estimated" if row.get("estimated") else "",
+            *("estimated" if row.get("estimated") else "" for _ in about),
         )
     rows.print()
     if rest := answer.get("rest"):
@@ -53,7 +54,7 @@ def usage(
 
 
 def _seconds(milliseconds: int) -> str:
-    return f"{milliseconds // 1000}.{milliseconds % 1000:03}"
+    return f"{milliseconds // 1000}.{milliseconds % 1000:03} s"
 
 
 @quota.command("get", help="Show the quota of a tenant, or of all.")

@@ -33,7 +33,7 @@ def explain(
         return print_json(told)
     now = datetime.now(UTC)
     for line in lines_of(told, now):
-        out.print(line)
+        out.print(line, soft_wrap=not out.is_terminal)
     return None
 
 
@@ -67,8 +67,8 @@ def _evidence(told: dict[str, Any], now: datetime) -> Iterator[str]:
             attempt = seen["attempt"]
             yield f"  [dim]attempt {attempt}[/]"
         at, where, who = datetime.fromisoformat(seen["at"]), seen.get("where"), seen["seen_by"]
-        shown = who if where is None or where in who else f"{who} of {where}"
-        yield f"  {seen_line(at, shown, seen['what'], told['job'], day)}"
+        on = "" if where is None or where in who or where in seen["what"] else f" (on {where})"
+        yield f"  {seen_line(at, who, seen['what'] + on, told['job'], day)}"
 
 
 def _row(label: str, value: str) -> str:

@@ -105,8 +105,7 @@ class News:
         if paused and not self._paused:
             said = marked(but_the_state("PAUSED", job.get("message")))
             lines.append(f"[magenta]PAUSED[/] {said}".rstrip())
-            hint = f"{marked(job['hint'])} (" if job.get("hint") else "("
-            lines.append(f"what to do: {hint}this command waits for it)")
+            lines.append(f"what to do: {marked(job.get('hint') or 'resume it')} (this command waits for it)")
         self._paused = paused
         return lines
 
