@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import resource
 import signal
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +18,11 @@ DIRECTORY_UNREACHABLE = "working_directory_unreachable"
 ISOLATION_FAILED = "isolation_failed"
 
 # What is ignored, by Python or by whoever started us, stays ignored across exec, and the command would never know.
-_RESETTABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_IGNORED = [
+    number
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    if signal.getsignal(number) is signal.SIG_IGN
+]
 
 
 class StartFailure(Exception):
@@ -40,8 +43,10 @@ def start(
     """Fork and exec; returns the pid once exec has succeeded, raises StartFailure when it has not.
 
     `user` is (uid, gid) to become, or None to stay; `output` the descriptors for stdout and stderr. The command dies
-    with this process.
+    with this process, and inherits from it what `become_supervisor` has set: standard input, umask, no core files, no
+    groups, no new privileges. The child does as little as it can: all that it touches is copied for it.
     """
+    candidates = _candidates(argv[0], environment["PATH"], directory)
     read_end, write_end = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -49,28 +54,22 @@ def start(
         step = "start"
         try:
             os.setpgid(0, 0)
-            for ignorable in _RESETTABLE:
-                if signal.getsignal(ignorable) is signal.SIG_IGN:
-                    signal.signal(ignorable, signal.SIG_DFL)
+            for ignored in _IGNORED:
+                signal.signal(ignored, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.umask(0o077)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            null = os.open(os.devnull, os.O_RDONLY)
-            for target, source in enumerate((null, *output)):
+            for target, source in enumerate(output, start=1):
                 os.dup2(source, target)
             step = "become"
             if user is not None:
-                os.setgroups([])
                 os.setresgid(user[1], user[1], user[1])
                 os.setresuid(user[0], user[0], user[0])
-            linux.forbid_new_privileges()
             linux.die_with_parent(signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
             step = "chdir"
             os.chdir(directory)
             step = "exec"
-            _exec(argv, environment)
+            _exec(candidates, argv, environment)
         except BaseException as error:  # whatever it is: silence would be read as a command that exited 127
             number = error.errno if isinstance(error, OSError) else errno.EINVAL
             path = error.filename if isinstance(error, OSError) and error.filename else argv[0]
@@ -78,8 +77,10 @@ def start(
         finally:
             os._exit(127)
     os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        failure = pipe.read()
+    failure = b""
+    while part := os.read(read_end, 4096):
+        failure += part
+    os.close(read_end)
     if not failure:
         return pid
     with contextlib.suppress(ChildProcessError):
@@ -88,15 +89,20 @@ def start(
     raise _explain(step, number, path, argv, environment, directory, user)
 
 
-def _exec(argv: list[str], environment: Mapping[str, str]) -> None:
+def _candidates(program: str, path: str, directory: str) -> list[str]:
+    """Where execvpe(3) would look for it, but for places where there is nothing: we see all that the tenant sees."""
+    if "/" in program:
+        return [program]
+    places = [f"{place or '.'}/{program}" for place in path.split(":")]
+    return [place for place in places if os.path.lexists(os.path.join(directory, place))]
+
+
+def _exec(candidates: list[str], argv: list[str], environment: Mapping[str, str]) -> None:
     """execvpe(3), but an existing file that cannot be run is never reported as a missing one."""
-    if "/" in argv[0]:
-        os.execve(argv[0], argv, environment)  # noqa: S606 - no shell is the point: arguments arrive as given
     last: OSError | None = None
-    for directory in environment["PATH"].split(":"):
-        candidate = f"{directory or '.'}/{argv[0]}"
+    for candidate in candidates:
         try:
-            os.execve(candidate, argv, environment)  # noqa: S606 - as above
+            os.execve(candidate, argv, environment)  # noqa: S606 - no shell is the point: arguments arrive as given
         except NotADirectoryError:
             continue
         except FileNotFoundError as error:

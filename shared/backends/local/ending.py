@@ -14,7 +14,7 @@ from shared.backends.local.messages import KillAnswer, KillKind, ReleaseAnswer, 
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.observer import LocalState, Seen, look
 from shared.backends.local.records import ClaimRecord
-from shared.backends.local.supervisor import NUDGE
+from shared.backends.local.supervisor import LEAST_PATIENCE_SECONDS, NUDGE
 
 # A supervisor that does not end its command within this time, killed commands included, is taken for broken.
 _SUPERVISOR_SECONDS = 10.0
@@ -51,8 +51,7 @@ def stop(root: str, submission: str, grace_seconds: float, signal_number: int, *
 def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
     """SIGKILL to all of it through its supervisor; a supervisor that does not act is killed too, and its rest swept."""
     deadline = time.monotonic() + timeout_seconds
-    patience = time.monotonic() + min(_SUPERVISOR_SECONDS, timeout_seconds / 2)
-    stop(root, submission, 0, signal.SIGKILL)
+    patience: float | None = None
     while time.monotonic() < deadline:
         seen = look(root, submission)
         if seen is not None and seen.state is LocalState.EXITED:
@@ -60,6 +59,11 @@ def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
         if seen is None or seen.state is LocalState.GONE:
             if _sweep(root, submission) == 0:
                 return KillAnswer(KillKind.ABSENT if seen is None else KillKind.GONE)
+        elif patience is None:
+            # Asked first, always: a supervisor that nobody has asked to stop may have gone on to another attempt.
+            stop(root, submission, 0, signal.SIGKILL)
+            patience = time.monotonic() + max(LEAST_PATIENCE_SECONDS, min(_SUPERVISOR_SECONDS, timeout_seconds / 2))
+            continue
         elif time.monotonic() > patience:
             _signal_supervisor(root, seen, signal.SIGKILL)
         time.sleep(_LOOK_SECONDS)

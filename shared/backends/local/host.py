@@ -31,6 +31,7 @@ from shared.runtime import failpoints
 ANOTHER_HOST = 75
 _LINE_BYTES_MAX = 64 << 20
 _SETTLE_SECONDS = 0.05
+_WAITING_SECONDS = 1.0
 _IDLE_SECONDS = 10.0
 _SEND_SECONDS = 5.0
 
@@ -61,6 +62,8 @@ class Host:
         """Until SIGTERM or SIGINT, or until somebody has removed the root."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wakeup, select.POLLIN)
+        crew = self.launching.crew
+        self._poll.register(crew, select.POLLIN)
         gc.collect()
         gc.freeze()  # forks share what is never touched again
         watched: set[int] = set()
@@ -69,7 +72,8 @@ class Host:
             for pidfd in self.tending.pidfds.keys() - watched:
                 self._poll.register(pidfd, select.POLLIN)
             watched = set(self.tending.pidfds)
-            ready = self._poll.poll(1000 * (_SETTLE_SECONDS if self.tending.unsettled else _IDLE_SECONDS))
+            crew.let_go()
+            ready = self._poll.poll(1000 * self._patience())
             if not ready and self._root_is_gone():
                 complain(f"{self._root} is gone: this host ends")
                 return
@@ -78,6 +82,8 @@ class Host:
                     self._accept()
                 elif fd == self._wakeup:
                     self._stopping = not _only_children(os.read(fd, 4096)) or self._stopping
+                elif fd == crew.fileno():
+                    self.tending.collect()
                 elif fd in self.tending.pidfds:
                     self._poll.unregister(fd)
                     watched.discard(fd)
@@ -85,6 +91,11 @@ class Host:
                 else:
                     self._hear(fd)
             self.tending.reap()
+
+    def _patience(self) -> float:
+        if self.tending.unsettled:
+            return _SETTLE_SECONDS
+        return _WAITING_SECONDS if self.launching.crew.somebody_waits else _IDLE_SECONDS
 
     def _accept(self) -> None:
         try:
@@ -141,9 +152,10 @@ class Host:
         return {"error": f"unknown op {operation!r}: send launch or status"}
 
     def _launch(self, fields: dict[str, object]) -> Answer:
+        self.tending.collect()  # whoever is done with an early launch of a large batch takes a later one
         answer = self.launching.launch(fields)
         if answer["answer"] == BUSY:
-            self.tending.reap()  # early launches of a large batch have ended by now, and hold nothing any more
+            self.tending.reap()  # what has ended by now holds nothing any more
             answer = self.launching.launch(fields)
         return answer
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import json
 import os
+import socket
 from collections.abc import Mapping
 
 from shared.backends.local import layout, locks, processes, uids
-from shared.backends.local.complaints import complain
+from shared.backends.local.crew import Crew, Task
 from shared.backends.local.devices import Devices
 from shared.backends.local.files import read_record, temporary_beside, write_whole
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.orders import Order, OrderError
-from shared.backends.local.supervisor import Supervisor, become_supervisor
+from shared.backends.local.serving import serve
+from shared.backends.local.supervisor import become_supervisor
 from shared.runtime import failpoints
 
 Answer = dict[str, object]
@@ -26,7 +28,7 @@ class Launching:
 
     def __init__(self, root: str, devices: Devices, slots: int) -> None:
         self.root, self.devices, self.slots = root, devices, slots
-        self.children: dict[int, str] = {}
+        self.crew = Crew()
         self.live: set[str] = set()
         self._boot_id = processes.boot_id()
 
@@ -34,8 +36,7 @@ class Launching:
         """accepted | already | busy | refused. Whatever is asked twice runs once."""
         submission = fields.get("submission")
         try:
-            order = Order(fields)
-            return self._launch(order)
+            return self._launch(Order(fields), fields)
         except OrderError as error:
             return _answer(submission, REFUSED, "invalid_order", str(error))
         except uids.UidTableError as error:
@@ -43,7 +44,7 @@ class Launching:
         except OSError as error:
             return _answer(submission, BUSY, "host_trouble", f"the local host could not record the launch: {error}")
 
-    def _launch(self, order: Order) -> Answer:
+    def _launch(self, order: Order, fields: Mapping[str, object]) -> Answer:
         submission = order.submission
         if self._has_begun(order):
             return _answer(submission, ALREADY, None, "this submission was launched before")
@@ -67,14 +68,15 @@ class Launching:
                 return _answer(submission, ALREADY, None, "another process is about to run this submission")
             try:
                 failpoints.reach("spawn.before")
-                pid = self._fork(order, uid, gid, devices, spec_fd)
+                task = (fields, uid, gid, devices)
+                if not self.crew.hand(submission, task, spec_fd):
+                    self._fork(submission, task, spec_fd)
                 failpoints.reach("spawn.after")
             finally:
                 os.close(spec_fd)
         except OSError:
             self.devices.release(submission)
             raise
-        self.children[pid] = submission
         self.live.add(submission)
         return _answer(submission, ACCEPTED, None, "a supervisor is taking the claim")
 
@@ -153,24 +155,22 @@ class Launching:
             os.unlink(temporary)
         return fd
 
-    def _fork(self, order: Order, uid: int, gid: int, devices: list[int], spec_fd: int) -> int:
-        pid = os.fork()
-        if pid != 0:
-            return pid
-        status = 1
-        try:
-            gc.disable()
-            become_supervisor(spec_fd, *failpoints.descriptors())
-            failpoints.become(failpoints.SUPERVISOR)
-            supervisor = Supervisor(self.root, order, uid, gid, devices)
+    def _fork(self, submission: str, task: Task, spec_fd: int) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            pid = os.fork()
+            if pid != 0:
+                self.crew.join(pid, ours, submission)
+                return
+            status = 1
             try:
-                supervisor.live()
-            except Exception as error:
-                complain(f"{order.submission}: the supervisor failed: {error!r}")
-                supervisor.give_up(error)
-            status = 0
-        finally:
-            os._exit(status)
+                gc.disable()
+                become_supervisor(spec_fd, theirs.fileno(), *failpoints.descriptors())
+                failpoints.become(failpoints.SUPERVISOR)
+                serve(self.root, theirs, task, spec_fd)
+                status = 0
+            finally:
+                os._exit(status)
 
     def ended(self, submission: str) -> None:
         """Nothing of it is left: what it held is free. Idempotent."""

@@ -18,4 +18,5 @@ def monotonic_ms() -> int:
 def utc(milliseconds: int) -> str:
     """2026-11-30T09:00:00.000Z"""
     seconds, rest = divmod(milliseconds, 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
+    year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{rest:03d}Z"

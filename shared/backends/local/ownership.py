@@ -16,6 +16,8 @@ def give(path: str, uid: int, gid: int) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fchown(fd, uid, gid)
+        if not os.listdir(fd):
+            return
         for here, directories, files, here_fd in os.fwalk(".", dir_fd=fd):
             for name in directories:
                 os.chown(name, uid, gid, dir_fd=here_fd, follow_symlinks=False)
@@ -40,5 +42,5 @@ def make_private_directory(path: str, uid: int, gid: int) -> None:
         os.mkdir(path, 0o700)
     except FileExistsError:
         return
-    if os.geteuid() == 0:
+    if uid != os.geteuid() and os.geteuid() == 0:
         os.chown(path, uid, gid, follow_symlinks=False)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Container, Iterator
+from functools import cache
 
 
 def read_small(path: str) -> bytes:
@@ -17,8 +18,9 @@ def read_small(path: str) -> bytes:
         os.close(fd)
 
 
+@cache
 def boot_id() -> str:
-    """Changes at every boot of the kernel."""
+    """Changes at every boot of the kernel, which no process outlives."""
     return read_small("/proc/sys/kernel/random/boot_id").decode().strip()
 
 

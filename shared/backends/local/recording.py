@@ -77,6 +77,10 @@ class Recorder:
             self._stop_mark = mark
         return record
 
+    def is_stop_asked(self) -> bool:
+        """Has anybody ever asked for the end of this attempt, seen or not?"""
+        return os.path.lexists(self._path(layout.STOP))
+
     def stop_seen(self, seen_ms: int) -> None:
         """Before any signal is sent. A full disk does not keep a job running: the record of the end will say it too."""
         record: dict[str, object] = {"submission": self.order.submission, "stop_seen_at": utc(seen_ms)}

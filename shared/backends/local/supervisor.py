@@ -8,6 +8,7 @@ when there is no child left.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 
 from shared.backends.local import command, environment, linux, oom, ownership, processes, sweeping, workstation
@@ -26,6 +27,7 @@ OUT_OF_MEMORY = "out_of_memory"
 SUPERVISOR_FAILED = "supervisor_failed"
 
 NUDGE = signal.SIGUSR1
+LEAST_PATIENCE_SECONDS = 0.5
 # A nudge tells of a stop request at once; this finds the request whose writer died before nudging.
 _LOOK_SECONDS = 1.0
 _WAKERS = {signal.SIGCHLD, NUDGE}
@@ -46,6 +48,7 @@ class Supervisor:
         self.stop_seen_ms: int | None = None
         self.deadlines = Deadlines(0, None, 0, None)
         self.start_recorded = False
+        self.may_go_on = False
 
     def live(self) -> None:
         """Returns when the end is recorded, or at once when another process runs this very submission."""
@@ -243,6 +246,8 @@ class Supervisor:
     ) -> None:
         if self.order.workstation:
             workstation.clear(self.records.root, self.order.submission)
+        unasked = self.stop_seen_ms is None and not self.records.is_stop_asked()
+        looked_ms = monotonic_ms()
         failpoints.reach("exit.before")
         self.records.end(
             ran=ran,
@@ -255,6 +260,10 @@ class Supervisor:
             stop_seen_ms=self.stop_seen_ms,
             max_rss_bytes=self.max_rss_bytes,
         )
+        # Whoever kills a supervisor because it records no end has asked it to stop LEAST_PATIENCE before or earlier. So
+        # where nobody had asked shortly before the record was there, nobody means to kill this one.
+        soon = monotonic_ms() - looked_ms < LEAST_PATIENCE_SECONDS * 1000 / 2
+        self.may_go_on = ran and reason is None and unasked and soon and not self.order.workstation
         failpoints.reach("exit.after")
 
 
@@ -267,6 +276,12 @@ def become_supervisor(*kept: int) -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     linux.close_descriptors(*kept)
+    # For the command, which inherits them: a fresh fork of this process would pay for each of them again.
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if os.geteuid() == 0:
+        os.setgroups([])
+    linux.forbid_new_privileges()
     linux.become_subreaper()
     linux.name_process(sweeping.SUPERVISOR_NAME)
 

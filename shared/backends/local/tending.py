@@ -41,9 +41,14 @@ class Tending:
                 return
             if pid == 0:
                 return
-            submission = self.launching.children.pop(pid, None)
+            submission = self.launching.crew.ended(pid)
             if submission is not None:
                 self._look_at(submission)
+
+    def collect(self) -> None:
+        """Hear of ends from supervisors that live on and wait for more."""
+        for submission in self.launching.crew.collect():
+            self._look_at(submission)
 
     def supervisor_ended(self, pidfd: int) -> None:
         """A supervisor that an earlier host forked is gone."""
@@ -89,7 +94,7 @@ class Tending:
     def _follow(self, submission: str, claim: dict[str, object]) -> bool:
         supervisor = claim["supervisor"]
         assert isinstance(supervisor, dict)
-        if supervisor["pid"] in self.launching.children:
+        if supervisor["pid"] in self.launching.crew:
             return True
         try:
             pidfd = os.pidfd_open(supervisor["pid"])
@@ -103,5 +108,5 @@ class Tending:
 
     def _kill_strays(self) -> None:
         """Orphans of a dead supervisor come to the host as the next subreaper: none of them lives on."""
-        strays = processes.descendants(os.getpid(), apart_from=self.launching.children)
+        strays = processes.descendants(os.getpid(), apart_from=self.launching.crew)
         processes.kill_all(strays, os.getpgrp())

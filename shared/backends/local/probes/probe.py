@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(NamedTuple):
     """One workstation: everything of it is below `supervisor`, where `prober` is nothing of it."""
 
     supervisor: int
