@@ -229,7 +229,7 @@ async def test_repeats_are_delivered_and_handlers_see_that_they_are(stores: Stor
 async def test_a_long_handler_keeps_its_messages(
     stores: Stores, admin_js: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held longer than `ack_wait`, what it works on and what waits behind it goes to no other replica."""
+    """Case F6: held longer than `ack_wait`, what it works on and what waits behind it goes to no other replica."""
     monkeypatch.setattr(consume, "_HEARTBEAT_SECONDS", 0.1)
     api, slow, other = stores.service("api"), stores.service("gatekeeper"), stores.service("gatekeeper")
     received, stolen = Received(), Received()

@@ -11,8 +11,10 @@ from nats.js import JetStreamContext
 
 from shared.runtime.messages import Delivery
 from shared.runtime.topology import CONSUMERS
+from tests.integration.backends.local.harness import Failpoints
 from tests.integration.runtime.guarded_service import handle
 from tests.integration.runtime.stores import Stores, a_message, enqueue, eventually, running
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).parent / "guarded_service.py"
 ROOT = Path(__file__).parents[3]
@@ -26,7 +28,7 @@ async def effects(stores: Stores) -> Counter[str]:
 async def test_what_a_stopped_replica_held_goes_to_another_and_its_late_work_does_no_harm(
     stores: Stores, admin_js: JetStreamContext, tmp_path: Path
 ) -> None:
-    """It was stopped inside its handler, with a batch in hand and one fetched; later it finishes and acknowledges."""
+    """Case F6: stopped inside its handler, with a batch in hand and one fetched; later it finishes and acknowledges."""
     config = CONSUMERS["gatekeeper"].config()
     config.ack_wait = 1.0
     await admin_js.add_consumer("JOBS", config)
@@ -76,3 +78,41 @@ async def test_what_a_stopped_replica_held_goes_to_another_and_its_late_work_doe
     assert await effects(stores) == Counter([*numbers, "after"]), "each once"
     by = {row["name"]: row["owner"] for row in await stores.rows("SELECT name, owner FROM gatekeeper.leases")}
     assert {by[number] for number in numbers} == {"other"}
+
+
+async def test_what_a_replica_committed_and_did_not_acknowledge_when_it_died_has_one_effect(
+    stores: Stores, admin_js: JetStreamContext, tmp_path: Path
+) -> None:
+    """Case F6: killed between the commit and the acknowledgement, with the next batch fetched; another gets it all."""
+    config = CONSUMERS["gatekeeper"].config()
+    config.ack_wait = 1.0
+    await admin_js.add_consumer("JOBS", config)
+    api, other = stores.service("api"), stores.service("gatekeeper", replica="other")
+
+    @other.consume("gatekeeper")
+    async def quick(deliveries: list[Delivery]) -> None:
+        await handle(other, deliveries)
+
+    numbers = [f"{number}" for number in range(8)]
+    orders = Failpoints(tmp_path / "failpoints")
+    orders.arm("gatekeeper.ack.before")
+    (tmp_path / "go").touch()
+    environ = {**os.environ, **stores.environ("gatekeeper"), **orders.environment}
+    environ |= {"TIDEGATE_REPLICA": "dying", "PYTHONPATH": str(ROOT)}
+    async with running(api):
+        await enqueue(api, [a_message(number) for number in numbers])
+        dying = await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), str(tmp_path), env=environ)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await dying.wait() == -signal.SIGKILL
+        committed = set(await effects(stores))
+        assert 0 < len(committed) <= 3, "a batch of its own, and nothing of the next"
+        async with running(other):
+
+            async def nothing_owed() -> bool:
+                info = await admin_js.consumer_info("JOBS", "gatekeeper")
+                return set(await effects(stores)) == set(numbers) and (info.num_ack_pending, info.num_pending) == (0, 0)
+
+            await eventually(nothing_owed, "everything to be done and acknowledged")
+    assert await effects(stores) == Counter(numbers), "each once"
+    by = {row["name"]: row["owner"] for row in await stores.rows("SELECT name, owner FROM gatekeeper.leases")}
+    assert {name for name in numbers if by[name] == "dying"} == committed

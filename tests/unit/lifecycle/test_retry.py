@@ -37,6 +37,7 @@ def test_retry() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_a_limit_of_n_means_n_plus_one_attempts(limit: int) -> None:
+    """Case F1: one place decides."""
     job = a_job(retries=limit)
     assert _runs(job, [EXIT_1] * 10) == [EndReason.EXIT_NONZERO] * (limit + 1)
     assert (job.state, job.record.retries.used) == (State.FAILED, limit)
@@ -44,11 +45,13 @@ def test_a_limit_of_n_means_n_plus_one_attempts(limit: int) -> None:
 
 @pytest.mark.parametrize("limit", [-1, "three", 1.5])
 def test_a_limit_that_is_none_is_refused(limit: object) -> None:
+    """Case F1; the front door says the same of `retries` (tests/contract/test_spec.py)."""
     with pytest.raises(ValidationError, match="budget"):
         Retries.model_validate({"budget": limit})
 
 
 def test_preemption_does_not_eat_the_users_retries() -> None:
+    """Case F2, with its endings; tests/scenarios plays it with every event."""
     job = a_job(retries=1, infrastructure=5)
     _runs(job, [PREEMPTED, PREEMPTED, EXIT_1, EXIT_1])
     assert (job.state, job.record.attempt) == (State.FAILED, 4)
@@ -57,7 +60,7 @@ def test_preemption_does_not_eat_the_users_retries() -> None:
 
 def test_fifty_preemptions_stop_at_a_bound_of_their_own() -> None:
     job = a_job(retries=1, infrastructure=5)
-    assert len(_runs(job, [PREEMPTED] * 50)) == 6
+    assert len(_runs(job, [PREEMPTED] * 50)) == 6, "case F2: one attempt and five restarts"
     assert (job.state, job.end, job.record.retries.used) == (State.FAILED, EndReason.PREEMPTED, 0)
 
 
@@ -98,7 +101,7 @@ def test_only_an_attempt_that_reached_running_is_retried_by_itself(build: Any) -
 
 
 def test_a_configuration_error_is_tried_once() -> None:
-    """Partition `nosuch`: one attempt, whatever the limit."""
+    """Case F1, partition `nosuch`: one attempt, whatever the limit."""
     job = a_job(retries=3, infrastructure=3).admitted().staged()
     job.tell(f.LaunchRefused, reason=EndReason.CONFIGURATION, message="no partition nosuch").sealed(
         ran=False, outcome="none"
