@@ -1,7 +1,7 @@
 """Named places at which a test harness kills or stops a process. Off unless TIDEGATE_FAILPOINTS names a folder.
 
 A harness arms a point by putting a file `<service>.<point>` with an order into `<folder>/armed/`: `kill` or `stop`, and
-after a blank the how-manieth passing of one process is meant (`kill 3`; a supervisor passes a place once). Who obeys
+after a blank the how-manieth passing of one process is meant (`kill 3`; supervisors obey at the first). Who obeys
 moves the file to `<folder>/obeyed/<service>.<point>.<pid>` and gets SIGKILL or SIGSTOP there and then. A rename has one
 winner: one order ends one process, however many replicas pass. The folder has to be there when a process starts.
 
