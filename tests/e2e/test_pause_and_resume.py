@@ -10,6 +10,8 @@ import pytest
 
 from infra.embedded.home import Home
 from shared.backends.local.records import ExitRecord
+from shared.client.client import Tidegate
+from shared.contracts.spec import JobSpec, SubmitRequest
 from tests.e2e.stacks import Stack, eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -71,18 +73,24 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def _train(stack: Stack, folder: Path, pauses: str) -> str:
-    """The training job, submitted; its id."""
+def _train(stack: Stack, folder: Path, pauses: str) -> dict[str, Any]:
+    """The training job, submitted."""
     words = ["--json", "--dir", str(folder), "--gpus", str(GPUS), "--out", "state/**", "--env", f"PAUSE_AT={pauses}"]
     submitted = stack.cli("submit", *words, "--", "python3", "train.py")
     assert submitted.code == 0, submitted.err
-    return str(submitted.json["id"])
+    return dict(submitted.json)
 
 
-def _outputs(stack: Stack, job: str, folder: Path) -> dict[str, bytes]:
-    got = stack.cli("outputs", "get", job, "--to", str(folder))
-    assert got.code == 0, got.err
-    return {path.name: path.read_bytes() for path in folder.rglob("*.json")}
+def _unbroken(client: Tidegate, job: dict[str, Any]) -> str:
+    """The same job, which nobody pauses; its id."""
+    spec = JobSpec.model_validate(job["spec"] | {"env": {"PAUSE_AT": ""}})
+    return client.submit(SubmitRequest(spec=spec)).id
+
+
+def _output(client: Tidegate, job: str, name: str, folder: Path) -> bytes:
+    """The content of an output."""
+    (file,) = (file for file in client.outputs(job).files if file.path == name)
+    return client.download_output(job, file, folder, lambda _: None).read_bytes()
 
 
 def _exits(stack: Stack, job: str) -> list[ExitRecord]:
@@ -95,11 +103,12 @@ def _exits(stack: Stack, job: str) -> list[ExitRecord]:
 def test_paused_twice_it_ends_with_the_same_model_and_pays_for_exactly_its_segments(
     stack: Stack, folder: Path, tmp_path: Path
 ) -> None:
-    unbroken = _train(stack, folder, "")
-    job = _train(stack, folder, "10 20")
+    submitted = _train(stack, folder, "10 20")
+    job = submitted["id"]
     with stack.client() as client:
+        unbroken = _unbroken(client, submitted)
         for attempt, step in enumerate((10, 20), 1):
-            eventually(lambda: f"at step {step}" in stack.log({"id": job}), "it to be there")  # noqa: B023 # at once
+            eventually(lambda: f"at step {step}" in stack.log(submitted), "it to be there")  # noqa: B023 # at once
             paused = stack.cli("pause", job, "--reason", "lunch", "--wait", "--json")
             assert paused.code == 0, paused.err
             view: dict[str, Any] = paused.json
@@ -109,7 +118,7 @@ def test_paused_twice_it_ends_with_the_same_model_and_pays_for_exactly_its_segme
             assert view["gpu_seconds"] == _seconds(stack, job)
             kept = client.outputs(job)
             assert {file.path for file in kept.files} >= {"state/checkpoint.json", f"state/span-{attempt}.json"}
-            assert stack.cli("resume", job).code == 0
+            assert client.command(job, "resume").state == "QUEUED"
         ended, alone = client.wait(job), client.wait(unbroken)
         assert (ended.state, alone.state, ended.attempt) == ("SUCCEEDED", "SUCCEEDED", 3), ended.message
         assert (ended.warnings, [each.origin for each in ended.attempts]) == (
@@ -117,10 +126,10 @@ def test_paused_twice_it_ends_with_the_same_model_and_pays_for_exactly_its_segme
             ["submit", "resume", "resume"],
         )
         assert ended.gpu_seconds == _seconds(stack, job)
-
-    whole = _outputs(stack, unbroken, tmp_path / "unbroken")
-    got = _outputs(stack, job, tmp_path / "got")
-    assert got["model.json"] == whole["model.json"]
+        model = _output(client, unbroken, "state/model.json", tmp_path / "unbroken")
+    assert stack.cli("outputs", "get", job, "--to", str(tmp_path / "got")).code == 0
+    got = {path.name: path.read_bytes() for path in (tmp_path / "got/state").iterdir()}
+    assert got["model.json"] == model
     seen = [json.loads(got[f"seen-{attempt}.json"]) for attempt in (1, 2, 3)]
     assert seen == [[job, "1", None, 0], [job, "2", "1", 10], [job, "3", "1", 20]]
 
@@ -146,21 +155,21 @@ def _at(ns: int) -> datetime:
 def test_a_pause_sends_the_signal_that_the_job_asked_for(stack: Stack, tmp_path: Path) -> None:
     traps = "trap 'echo usr1 >> got; exit 0' USR1; trap 'echo term >> got; exit 0' TERM"
     script = f"{traps}; echo up; while :; do sleep 0.05; done"
-    words = ["--no-snapshot", "--json", "--out", "got", "--checkpoint-signal", "USR1"]
-    job = stack.cli("submit", *words, "--", "sh", "-c", script).json
-    eventually(lambda: "up" in stack.log(job), "it to be up")
-    assert stack.cli("pause", job["id"], "--wait").code == 0
-    assert stack.cli("outputs", "get", job["id"], "--to", str(tmp_path)).code == 0
-    assert (tmp_path / "got").read_text() == "usr1\n"
-    stopped = stack.cli("stop", job["id"], "--json").json
-    assert (stopped["state"], stopped["end_reason"]) == ("STOPPED", "stopped_by_user")
+    command = ("sh", "-c", script)
+    spec = JobSpec(command=command, outputs=("got",), checkpoint_signal="USR1")
+    with stack.client() as client:
+        job = client.submit(SubmitRequest(spec=spec)).id
+        eventually(lambda: "up" in stack.log({"id": job}), "it to be up")
+        assert stack.cli("pause", job, "--wait").code == 0
+        assert _output(client, job, "got", tmp_path) == b"usr1\n"
+        stopped = client.command(job, "stop")
+        assert (stopped.state, stopped.end_reason) == ("STOPPED", "stopped_by_user")
 
 
 def test_a_waiting_job_is_paused_at_once_and_resumed_into_the_line(stack: Stack) -> None:
     with stack.client() as client:
-        words = ["--no-snapshot", "--json", "--gpus"]
-        holds = stack.cli("submit", *words, "1", "--", "sleep", "600").json["id"]
-        waits = stack.cli("submit", *words, "8", "--", "true").json["id"]
+        holds = client.submit(SubmitRequest(spec=JobSpec(command=("sleep", "600"), gpus=1))).id
+        waits = client.submit(SubmitRequest(spec=JobSpec(command=("true",), gpus=8))).id
         try:
             eventually(lambda: client.job(holds).state == "RUNNING", "the first to hold its GPU")
             eventually(lambda: client.job(waits).gate is not None, "the second to wait for it")

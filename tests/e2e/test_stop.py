@@ -1,6 +1,5 @@
 """Stop through the command line: nothing of a job survives it, in whatever state it is asked for."""
 
-import os
 import re
 import signal
 import time
@@ -11,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from infra.embedded.home import Home
+from infra.embedded.state import State
+from shared.client.client import Tidegate
+from shared.contracts.spec import JobSpec, SubmitRequest
 from tests.e2e.stacks import Stack, eventually, processes_with
 
 pytestmark = pytest.mark.timeout(300)
@@ -39,29 +42,41 @@ def test_nothing_of_a_job_that_ignores_its_signal_survives(
     stack: Stack, tmp_path: Path, marker: str, how: tuple[str, ...]
 ) -> None:
     script = STUBBORN.replace("MARKER", marker)
-    words = ["--no-snapshot", "--json", "--gpus", "1", "--out", "out.txt"]
-    job = stack.cli("submit", *words, "--", "sh", "-c", script).json
-    eventually(lambda: "up" in stack.log(job) and len(processes_with(f"sleep\0{marker}")) >= 4, "all of it to be up")
-    stopped = stack.cli("stop", job["id"], *how, "--wait", "--json")
+    with stack.client() as client:
+        job = client.submit(_asked("sh", "-c", script, gpus=1, outputs=("out.txt",))).id
+        eventually(lambda: _is_up(client, job) and len(processes_with(f"sleep\0{marker}")) >= 4, "all of it to be up")
+    stopped = stack.cli("stop", job, *how, "--wait", "--json")
     assert stopped.code in (0, 1), stopped.err
     view: dict[str, Any] = stopped.json
     assert processes_with(marker) == []
     assert (view["state"], view["end_reason"], view["exit"]["signal"]) == ("STOPPED", "stopped_by_user", signal.SIGKILL)
     assert re.fullmatch(BY_WHOM, view["message"])
     assert (view["holds_gpus"], view["occupies_slot"]) == (False, False)
-    assert stack.cli("outputs", "get", job["id"], "--to", str(tmp_path)).code == 0
+    assert stack.cli("outputs", "get", job, "--to", str(tmp_path)).code == 0
     assert (tmp_path / "out.txt").read_text() == "so far\n"
+
+
+def _asked(*command: str, **spec: Any) -> SubmitRequest:
+    return SubmitRequest(spec=JobSpec(command=command, **spec))
+
+
+def _is_up(client: Tidegate, job: str) -> bool:
+    """Its command has said so."""
+    return b"up" in b"".join(client.logs(job))
 
 
 @contextmanager
 def _standing_still(stack: Stack, service: str) -> Iterator[None]:
     """A service says nothing while the block runs."""
-    pid = stack.processes()[service]["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    state = State.read(Home(stack.home))
+    assert state is not None
+    process = next(entry.identity for entry in state.processes if entry.name == service)
+    assert process is not None
+    assert process.send(signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        process.send(signal.SIGCONT)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +87,7 @@ def test_a_job_is_stopped_in_every_state(stack: Stack, marker: str, state: str, 
     with stack.client() as client:
 
         def submitted(gpus: int) -> str:
-            words = ["--no-snapshot", "--json", "--gpus", str(gpus)]
-            return str(stack.cli("submit", *words, "--", "sleep", marker).json["id"])
+            return client.submit(_asked("sleep", marker, gpus=gpus)).id
 
         def stopped(job: str) -> None:
             eventually(lambda: client.job(job).state == state, f"the job to be {state}")
