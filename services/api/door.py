@@ -88,7 +88,7 @@ class Door:
 
     def _counted(self, request: Request, receive: Receive) -> Receive:
         """The body's receiver, which stops at the limit; what is too large by its own word is refused at once."""
-        path: str = request.scope["path"]  # not the URL's: the Host header, the caller's, is a part of that
+        path: str = request.scope["path"]  # what the routes match, whatever a Host header makes of the URL
         limit = self._limit(path)
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > limit:
