@@ -12,9 +12,13 @@ _STOPPABLE = frozenset({"claimed", "looked", "running"})
 
 @step("a person", helps=False)
 def ask_to_stop(world: World, state: State) -> Iterator[Next]:
-    """Somebody stops the job; the record's event is delivered until it is handled."""
+    """Somebody stops or pauses the job; the record's event is delivered until it is handled.
+
+    To the launch protocol both are one: the attempt is to end. What a resume or a retry begins needs its seal, so that
+    nothing lives after the seal is also what keeps two attempts of one job from running at once.
+    """
     if state.wish == "none" and state.row not in _ENDING:
-        yield "somebody stops the job", state._replace(wish="asked")
+        yield "somebody stops or pauses the job", state._replace(wish="asked")
 
 
 @step("services.watcher.observing:Observing._tell")

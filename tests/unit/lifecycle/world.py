@@ -252,6 +252,7 @@ class World:
                     self._say(record, f.LauncherSealed, ran=False, because="launch_refused")
             else:
                 self.mine[key] = "submitting"
+                assert record.attempt not in self.backends, "two submissions of one attempt"
                 assert all(other.over for other in self.backends.values()), "two attempts could both run"
                 self.backends[record.attempt] = Backend(created=self.now)
         elif owed & {Duty.STOP, Duty.SEAL_LAUNCH} and mine != "sealed":
