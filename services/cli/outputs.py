@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from services.cli.escapes import printable
+from services.cli.escapes import marked, printable
 from services.cli.given import is_pipeline
 from services.cli.listing import Listing
 from services.cli.output import err, out, print_json, size
@@ -49,11 +49,16 @@ def listing(job: str, *, as_json: bool) -> None:
         if as_json:
             return print_json(client.call("GET", f"/v1/jobs/{job}/outputs"))
         manifest = client.outputs(job)
+        attempt = client.job(job).attempt
     rows = Listing("PATH", "SIZE", "SHA256")
     for file in manifest.files:
         is_folder = file.kind == "directory"
         rows.add_row(file.path + "/" * is_folder, "" if is_folder else size(file.size_bytes), file.sha256[:19])
     rows.print()
+    if manifest.attempt != attempt:
+        err.print(f"as attempt {manifest.attempt} left them: attempt {attempt} has brought nothing back")
+    for problem in manifest.problems:
+        err.print(f"not among them: {marked(problem)}")
     return None
 
 

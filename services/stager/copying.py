@@ -136,7 +136,7 @@ class _Copy:
         if self._lost and self._files + self._folders == 0:
             return Result("failed", message=self._said())
         key = manifest_of(self._prefix)
-        size = self._manifest.finish(self._problems, self._lost)
+        size = self._manifest.finish(self._problems, self._lost, self._walk.links)
         self._spool.seek(0)
         try:
             failpoints.reach("rename.before")

@@ -14,9 +14,9 @@ from services.stager.blobs import Blobs, Corrupt, GoOn
 from services.stager.listing import Member, Tree, clean_path
 from services.stager.manifest import as_text
 from services.stager.patterns import Patterns
-from services.stager.restore import remove, restore
+from services.stager.restore import make_links, remove, restore
 from services.stager.tar import Kind
-from shared.contracts.queries import Manifest, OutputFile
+from shared.contracts.queries import Manifest, OutputFile, OutputLink
 from shared.contracts.snapshot import shown
 
 _FOLDER: Final = Member(Kind.FOLDER, 0o755, -1, "")
@@ -58,6 +58,7 @@ class Earlier:
                 if not left.has_removed(path, is_folder=found[1].kind == "directory")
             }
             self._put(left.manifest)
+        self._links = self._still_links()
         self._manifests = [*steps, *(left.manifest for left in self._left)]
         self.warnings = tuple(self._not_as_left(before.own))
 
@@ -81,6 +82,8 @@ class Earlier:
                 parent = posixpath.dirname(parent)
             kind = Kind.FOLDER if file.kind == "directory" else Kind.FILE
             members[path] = Member(kind, file.mode, file.size_bytes, "")
+        for link in self._links:
+            members[link.path] = Member(Kind.LINK, 0o777, 0, link.target)
         return Tree(members, tree.bytes + self.size_bytes)
 
     def head_over(self, head: Callable[[str], bytes], size: int) -> Callable[[str], bytes]:
@@ -101,9 +104,25 @@ class Earlier:
         for manifest in self._manifests:
             files = [file for file in manifest.files if self._last.get(file.path, (None,))[0] is manifest]
             restore(self._blobs, manifest.model_copy(update={"files": files}), into, go_on)
+        make_links(self._links, into)
 
     def _put(self, manifest: Manifest) -> None:
         self._last |= {file.path: (manifest, file) for file in manifest.files}
+
+    def _still_links(self) -> list[OutputLink]:
+        """The newest attempt's links to what is here again; what came back in their place is not needed then."""
+        folders = {folder for path in self._last for folder in _folders(path)}
+        links = []
+        for link in self._left[-1].manifest.links if self._left else ():
+            if link.real in self._last or link.real in folders:
+                links.append(link)
+        paths = {link.path for link in links}
+        self._last = {
+            path: found
+            for path, found in self._last.items()
+            if path not in paths and not any(folder in paths for folder in _folders(path))
+        }
+        return links
 
     def _removed(self, tree: Tree) -> Iterator[str]:
         for path, member in tree.members.items():
@@ -156,6 +175,12 @@ def _left_by(blobs: Blobs, own: Sequence[Copy], patterns: Patterns) -> list[_Lef
             if not found[-1].manifest.lost:
                 break
     return found[::-1]
+
+
+def _folders(path: str) -> Iterator[str]:
+    """Those that it lies in."""
+    while path := posixpath.dirname(path):
+        yield path
 
 
 def _read(blobs: Blobs, name: str) -> Manifest:

@@ -5,7 +5,7 @@ from typing import IO
 
 import orjson
 
-from shared.contracts.queries import OutputFile
+from shared.contracts.queries import OutputFile, OutputLink
 
 
 class ManifestFile:
@@ -22,9 +22,10 @@ class ManifestFile:
         self._file.write(self._separator + b"\n" + entry.model_dump_json().encode())
         self._separator = b","
 
-    def finish(self, problems: Sequence[str], lost: Sequence[str]) -> int:
+    def finish(self, problems: Sequence[str], lost: Sequence[str], links: Sequence[OutputLink]) -> int:
         """End it; its size in bytes."""
-        said = orjson.dumps({"problems": list(problems), "lost": list(lost)})
+        kept = [link.model_dump() for link in links]
+        said = orjson.dumps({"problems": list(problems), "lost": list(lost), "links": kept})
         self._file.write(b"\n]," + said[1:])
         return self._file.tell()
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from services.stager.blobs import Blobs, Corrupt, GoOn
 from services.stager.listing import clean_path
-from shared.contracts.queries import Manifest, OutputFile
+from shared.contracts.queries import Manifest, OutputFile, OutputLink
 from shared.contracts.snapshot import shown
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,6 +35,15 @@ def restore(blobs: Blobs, manifest: Manifest, into: int, go_on: GoOn) -> None:
                 continue
         with _folder(into, parts[:-1]) as parent:
             _write(blobs, manifest.prefix, entry, parts[-1], parent, go_on)
+
+
+def make_links(links: Iterable[OutputLink], into: int) -> None:
+    """Make links below the directory `into`. Last: while files are written there is none that a path leads through."""
+    for entry in links:
+        *folders, name = entry.path.split("/")
+        with _folder(into, folders) as parent:
+            _give_way(name, parent)
+            os.symlink(entry.target, name, dir_fd=parent)
 
 
 def remove(paths: Iterable[str], into: int) -> None:

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from services.stager.manifest import as_text
 from services.stager.patterns import Patterns
+from shared.contracts.queries import OutputLink
 from shared.contracts.snapshot import MAX_DEPTH, MAX_PATH_BYTES, LeadsOut, follow, shown
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES: Final = 5_000_000
+_MOST_LINKS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class _Folder:
 
 
 class Walk:
-    """One pass over a working directory. After it, `unmatched` are the patterns that named nothing."""
+    """One pass over a working directory. After it, `unmatched` are the patterns that named nothing, and `links` those
+    links (not more than some thousands) whose content came back."""
 
     def __init__(self, directory: str, patterns: Patterns) -> None:
         self._root = os.open(directory, _FOLDER)
@@ -68,6 +72,7 @@ class Walk:
         self._patterns = patterns
         self._matched: set[int] = set(patterns.whole())
         self._entries = 0
+        self.links: list[OutputLink] = []
         self.owner = os.fstat(self._root).st_uid
 
     def close(self) -> None:
@@ -134,6 +139,7 @@ class Walk:
     ) -> Iterator[Found | Refused]:
         came_from = folder.came_from
         why_not: tuple[str, Loss] | None = None
+        here = real
         if is_link := stat.S_ISLNK(status.st_mode):
             real, status, why_not = self._resolve(real, status)
             came_from = (*came_from, folder.real)
@@ -149,10 +155,18 @@ class Walk:
         if why_not is not None:
             if wanted:
                 yield Refused(path, *why_not)
-        elif is_folder:
+            return
+        if is_link and wanted and path == here:
+            self._keep_link(path, real)
+        if is_folder:
             folders.append(_Folder(path, real, step.inside, wanted, came_from))
         else:
             yield Found(path, real, False, status.st_mode & 0o777)
+
+    def _keep_link(self, path: str, real: str) -> None:
+        target = self._link_at(path)
+        if target is not None and len(self.links) < _MOST_LINKS and as_text(target) == target:
+            self.links.append(OutputLink(path=path, target=target, real=real))
 
     def _why_not(self, path: str, status: os.stat_result) -> tuple[str, Loss] | None:
         try:

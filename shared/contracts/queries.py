@@ -172,6 +172,14 @@ class OutputFile(Frozen):
         return output_key(self.path)
 
 
+class OutputLink(Frozen):
+    """A link whose content came back: it says `target`, which leads to `real`."""
+
+    path: str
+    target: str
+    real: str
+
+
 class Manifest(Frozen):
     """What came back: `prefix` is where the files lie in the blob store, each under prefix + its `key`."""
 
@@ -185,6 +193,8 @@ class Manifest(Frozen):
     lost: tuple[str, ...] = ()
     """Paths of content that did not come back, bytes that are not UTF-8 as `\\xNN`. A folder stands for all in it, and
     an empty path for everything that is not among `files`."""
+    links: tuple[OutputLink, ...] = ()
+    """Files and folders that were links in the job's directory, for its next attempt. Not more than some thousands."""
 
 
 class OutputsAnswer(Frozen):

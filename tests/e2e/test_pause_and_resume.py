@@ -119,6 +119,8 @@ def test_paused_twice_it_ends_with_the_same_model_and_pays_for_exactly_its_segme
             kept = client.outputs(job)
             assert {file.path for file in kept.files} >= {"state/checkpoint.json", f"state/span-{attempt}.json"}
             assert client.command(job, "resume").state == "QUEUED"
+            if attempt == 1:
+                assert "as attempt 1 left them" in stack.cli("outputs", job).err
         ended, alone = client.wait(job), client.wait(unbroken)
         assert (ended.state, alone.state, ended.attempt) == ("SUCCEEDED", "SUCCEEDED", 3), ended.message
         assert (ended.warnings, [each.origin for each in ended.attempts]) == (

@@ -95,10 +95,10 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def tree(here: Path) -> dict[str, str | int]:
     """Files with their content, folders with nothing in them with their mode."""
     found: dict[str, str | int] = {}
+    for folder, _, names in os.walk(here, followlinks=True):
+        found |= {os.path.relpath(os.path.join(folder, name), here): Path(folder, name).read_text() for name in names}
     for path in here.rglob("*"):
-        if path.is_file():
-            found[str(path.relative_to(here))] = path.read_text()
-        elif not any(path.iterdir()):
+        if path.is_dir() and not any(path.iterdir()):
             found[str(path.relative_to(here))] = path.stat().st_mode & 0o777
     return found
 
@@ -114,6 +114,35 @@ def test_files_modes_and_empty_folders_are_as_they_were_left(job: Job) -> None:
     assert tree(again) == {"run.sh": "#!/bin/sh\n", "notes/a": "1", "empty": "", "plots/new": 0o710}
     assert (again / "run.sh").stat().st_mode & 0o777 == 0o750
     assert job.warnings == ()
+
+
+def test_links_are_links_again_so_that_they_can_be_turned(job: Job) -> None:
+    for step in range(1, 4):
+        here = job.staged()
+        written(here, {f"ckpt/{step}/w": str(step)})
+        part = here / "part"
+        part.symlink_to(f"ckpt/{step}")
+        part.rename(here / "latest")
+        if step == 1:
+            (here / "ckpt/first").symlink_to(here / "ckpt/1/w")
+        assert job.ended().outcome == "verified"
+        assert {file.path for file in job.manifest().files} >= {"latest/w", "ckpt/first", f"ckpt/{step}/w"}
+    again = job.staged()
+    assert os.readlink(again / "latest") == "ckpt/3"
+    assert os.readlink(again / "ckpt/first") == "../ckpt/1/w"
+    assert tree(again) == {"latest/w": "3", "ckpt/first": "1", "ckpt/1/w": "1", "ckpt/2/w": "2", "ckpt/3/w": "3"}
+
+
+def test_a_link_is_what_it_led_to_where_that_itself_did_not_come_back(job: Job) -> None:
+    job.spec = job.spec.model_copy(update={"outputs": ("latest", "best.txt")})
+    here = job.staged()
+    written(here, {"ckpt/1/w": "1", "b": "2"})
+    (here / "latest").symlink_to("ckpt/1")
+    (here / "best.txt").symlink_to("b")
+    job.ended()
+    again = job.staged()
+    assert tree(again) == {"latest/w": "1", "best.txt": "2"}
+    assert not (again / "latest").is_symlink()
 
 
 def test_what_the_job_removed_or_renamed_stays_so_whoever_made_it(job: Job, tmp_path: Path) -> None:
