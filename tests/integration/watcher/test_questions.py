@@ -1,7 +1,8 @@
 """Job events: whose end is owed, and the newest fact again when it is asked for."""
 
 from shared.backends.local.sightings import LocalState
-from shared.lifecycle.facts import InputValid
+from shared.lifecycle.facts import GpusFreed, InputValid, LauncherSealed
+from shared.lifecycle.inputs import Delete
 from tests.integration.launcher.story import Job
 from tests.integration.watcher.world import World
 
@@ -67,3 +68,16 @@ async def test_a_newer_attempt_ends_the_watch_over_older_ones(world: World) -> N
     await watcher.handle(late)
     rows = await world.database.fetch("SELECT attempt, over FROM watched ORDER BY attempt")
     assert [(row["attempt"], row["over"]) for row in rows] == [(1, True), (2, False)]
+
+
+async def test_a_deletion_closes_what_was_open_whatever_was_heard_before_it(world: World) -> None:
+    job, submission = await world.launched("true")
+    watcher = world.watcher()
+    await watcher.handle(job.again())
+    job.exited(submission)
+    job.apply(GpusFreed(**job.head("launcher")), LauncherSealed(**job.head("launcher"), ran=True))
+    deleted = job.apply(Delete(actor="rin", at=world.clock.now()))
+    assert deleted is not None
+    assert job.record.deleted
+    await watcher.handle(deleted)
+    assert await world.database.fetchval("SELECT count(*) FROM watched WHERE NOT over") == 0
