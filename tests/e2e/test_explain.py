@@ -13,6 +13,11 @@ def test_following_goes_on_with_the_next_attempt_and_the_history_has_both(stack:
     logs = stack.start("logs", "--follow", job)
 
     paused = stack.cli("pause", "--wait", "--reason", "lunch", job)
+    told: list[str] = []
+    while not told or not told[-1].startswith("what to do: "):  # who follows has to see the pause before it is over
+        line = following.stdout.readline()
+        assert line, told
+        told.append(line.strip())
     assert (paused.code, paused.out.splitlines()[-1].endswith("(lunch)")) == (0, True), paused
     assert f"{job} PAUSED; by " in paused.out
     why = stack.cli("explain", job).out
@@ -24,7 +29,7 @@ def test_following_goes_on_with_the_next_attempt_and_the_history_has_both(stack:
 
     rest, said = following.communicate(timeout=240)
     assert following.returncode == 0, said
-    told = [line.strip() for line in rest.splitlines()]
+    told += [line.strip() for line in rest.splitlines()]
     begins = told.index("attempt 2 (resumed)")
     assert told[begins - 1] == f"what to do: go on with: tidegate resume {job} (this command waits for it)"
     assert told[begins - 2].startswith("PAUSED by ")

@@ -14,7 +14,6 @@ from shared.client.client import Tidegate
 from shared.contracts.spec import JobSpec, SubmitRequest
 from tests.e2e.stacks import Stack, eventually
 
-pytestmark = pytest.mark.timeout(300)
 GPUS = 2
 
 # Where it is to be paused it waits for that, so that nobody has to be quick.

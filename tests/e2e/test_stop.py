@@ -16,7 +16,6 @@ from shared.client.client import Tidegate
 from shared.contracts.spec import JobSpec, SubmitRequest
 from tests.e2e.stacks import Stack, eventually, processes_with
 
-pytestmark = pytest.mark.timeout(300)
 BY_WHOM = r"stopped: by \S+ at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
 # Whatever it starts ignores SIGTERM as it does: a child, a grandchild in a session of its own, and a daemon, whose
 # parents are gone.

@@ -77,5 +77,5 @@ async def test_nothing_of_it_survives_its_end(
 
 
 async def test_nothing_of_it_survives_its_time_limit(backend: Backend) -> None:
-    end = await ended(backend, await stubborn(backend, "limited", time_limit_seconds=1))
+    end = await ended(backend, await stubborn(backend, "limited", time_limit_seconds=3))
     assert (end.signal, end.reason, end.stop_seen_at) == (signal.SIGKILL, "time_limit", None)
