@@ -2,17 +2,21 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from services.cli import limits
 from services.cli.asking import Asked, ask, end_of
+from services.cli.follow import finish, follow
 from services.cli.given import checked, checked_any, is_pipeline
+from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import out, print_json
 from services.cli.session import connect
 from services.cli.waiting import ended, paused_or_ended
 from shared.client.client import Tidegate
+from shared.client.views import JobView
 
 Ids = Annotated[list[str], typer.Argument(help="ids of jobs or pipelines", metavar="JOB|PIPELINE...")]
 Jobs = Annotated[list[str], typer.Argument(help="ids of jobs", metavar="JOB...")]
@@ -20,6 +24,8 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="print the API's own objects (a list where several ids are given)")
 ]
 WaitForEnd = Annotated[bool, typer.Option("--wait", help="return when it has ended; exit 1 if it did not succeed")]
+
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="like --wait for one job, and show stages and logs live")]
 
 
 def register(app: typer.Typer) -> None:
@@ -56,17 +62,19 @@ def pause(
     _act(ids, Asked("pause", body, until=paused_or_ended if wait else None), as_json=as_json)
 
 
-def resume(ids: Ids, wait: WaitForEnd = False, as_json: AsJson = False) -> None:
-    _act(ids, Asked("resume", {}, until=ended if wait else None), as_json=as_json)
+def resume(ids: Ids, wait: WaitForEnd = False, follow_it: Follow = False, as_json: AsJson = False) -> None:
+    _begin(ids, Asked("resume", {}, until=ended if wait else None), follow_it=follow_it, as_json=as_json)
 
 
 def retry(
     ids: Ids,
     force: Annotated[bool, typer.Option("--force", help="also where a lost attempt may still run somewhere")] = False,
     wait: WaitForEnd = False,
+    follow_it: Follow = False,
     as_json: AsJson = False,
 ) -> None:
-    _act(ids, Asked("retry", {"force": True} if force else {}, until=ended if wait else None), as_json=as_json)
+    asked = Asked("retry", {"force": True} if force else {}, until=ended if wait else None)
+    _begin(ids, asked, follow_it=follow_it, as_json=as_json)
 
 
 def hold(
@@ -113,6 +121,18 @@ def _delete(client: Tidegate, given: str) -> dict[str, Any]:
     for job in steps:
         client.call("DELETE", f"/v1/jobs/{job}")
     return {"id": given, "deleted": True}
+
+
+def _begin(ids: Sequence[str], asked: Asked, *, follow_it: bool, as_json: bool) -> None:
+    """Ask, and where that is wanted show what becomes of the one job's next attempt."""
+    if not follow_it or as_json:
+        return _act(ids, replace(asked, until=ended) if follow_it else asked, as_json=as_json)
+    if len(ids) > 1:
+        raise typer.BadParameter(f"--follow shows one job, and {len(ids)} were given: --wait waits for all")
+    with connect() as client, says_that_it_goes_on(checked(ids[0])):
+        answer = asked.of(client, ids[0])
+        out.print(asked.line(answer))
+        raise typer.Exit(finish(follow(client, ids[0], since=JobView.model_validate(answer)), shown=True))
 
 
 def _act(ids: Sequence[str], asked: Asked, *, as_json: bool, check: Callable[[str], str] = checked_any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.cli.escapes import marked, printable
-from services.cli.output import err, out, write
+from services.cli.output import but_the_state, err, out, write
 from services.cli.render import show_job, stage_line
 from services.cli.waiting import told_since
 from shared.client.client import Tidegate
@@ -66,7 +66,8 @@ def finish(job: JobView, *, shown: bool) -> int:
         if not shown:
             show_job(job)
         return 0
-    err.print(f"[bold red]{job.state}[/]: {marked(job.message)}" if job.message else job.state)
+    said = but_the_state(job.state, job.message)
+    err.print(f"[bold red]{job.state}[/]: {marked(said)}" if said else job.state)
     for finding in job.findings[1:]:
         err.print(f"  {marked(finding.place)}: {marked(finding.message)}")
     if job.hint:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from services.cli.given import checked, is_pipeline
 from services.cli.listing import Listing
-from services.cli.output import STATE_STYLES, ago, out, print_json
+from services.cli.output import STATE_STYLES, ago, but_the_state, out, print_json
 from services.cli.pipelines import show_pipeline
 from services.cli.render import show_job
 from services.cli.session import connect
@@ -65,8 +65,8 @@ def _step(job: JobView) -> str:
 
 
 def _why(job: JobView) -> str:
-    if job.ended:
-        return "" if job.state is State.SUCCEEDED else job.message or ""
+    if job.ended or job.state is State.PAUSED:
+        return "" if job.state is State.SUCCEEDED else but_the_state(job.state, job.message)
     return next((stage.waiting_on or "" for stage in job.stages if stage.status is StageStatus.ACTIVE), "")
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from services.cli.escapes import marked
 from services.cli.follow import follow
 from services.cli.listing import Listing
-from services.cli.output import STATE_STYLES, ago, duration, err, out, print_json
+from services.cli.output import STATE_STYLES, ago, but_the_state, duration, err, out, print_json
 from services.cli.session import connect
 from services.cli.waiting import wait_pipeline
 from shared.client.client import Tidegate
@@ -73,7 +73,7 @@ def show_pipeline(pipeline: PipelineView) -> None:
             Text(step.state, STATE_STYLES.get(step.state, "")),
             _time(step),
             step.job,
-            step.waiting_on or ("" if step.state is State.SUCCEEDED else step.message or ""),
+            step.waiting_on or ("" if step.state is State.SUCCEEDED else but_the_state(step.state, step.message)),
         )
     rows.print()
     out.print()
@@ -87,7 +87,8 @@ def follow_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
     """Print each step's stages and output as they come; the finished pipeline. A step never reached is not followed."""
     for step in pipeline.steps:
         out.print(f"step {step.index + 1}/{len(pipeline.steps)} [bold]{marked(step.name)}[/]  {step.job}")
-        if follow(client, step.job).state is not State.SUCCEEDED:
+        since = client.job(step.job) if step.index else None  # what became of it while it waited is told no more
+        if follow(client, step.job, since=since).state is not State.SUCCEEDED:
             break
     return wait_pipeline(client, pipeline)
 
@@ -106,6 +107,8 @@ def finish_pipeline(pipeline: PipelineView, *, shown: bool) -> int:
     hint = next((step.hint for step in pipeline.steps if step.state is not State.SUCCEEDED), None)
     if hint:
         err.print(f"what to do: {marked(hint)}")
+    if (retry := pipeline.actions.get("retry")) is not None and retry.allowed:
+        err.print(f"then again, from the step that did not succeed: tidegate retry {pipeline.id}")
     return 1
 
 

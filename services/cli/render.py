@@ -27,7 +27,10 @@ def stage_line(stage: Stage) -> str:
 
 def show_job(job: JobView) -> None:
     """Everything that a person asks of a job, on one screen."""
-    out.print(f"[bold]{marked(job.name)}[/]  {job.id}  {state_text(job.state)}")
+    out.print(
+        f"[bold]{marked(job.name)}[/]  {job.id}  {state_text(job.state)}"
+        + (f", {job.phase.replace('_', ' ')}" if job.phase else "")
+    )
     if job.message:
         out.print(f"  {marked(job.message)}")
     if job.hint:

@@ -148,3 +148,22 @@ def test_delete_asks_on_a_terminal(
 def test_a_route_is_told_as_a_command(run: Any) -> None:
     with run(lambda *_: (404, {"detail": "there is no job 'x': GET /v1/jobs lists those"})) as (tidegate, _):
         assert tidegate("show", JOB) == (3, "", "error: there is no job 'x': `tidegate ls` lists those\n")
+
+
+def test_one_job_is_followed_and_no_more(run: Any) -> None:
+    two = [an_attempt(2, origin="retry")]
+
+    def answers(method: str, path: str, body: Any) -> Answer:
+        if "/logs" in path:
+            return 200, None
+        if path.endswith("/events"):
+            return 200, [job("SUCCEEDED", seq=7, attempts=two)]
+        return 200, job("QUEUED", seq=6, attempts=two) if method == "POST" else job("SUCCEEDED", attempts=two)
+
+    with run(answers) as (tidegate, asked):
+        code, out, said = tidegate("retry", "--follow", JOB)
+        assert (code, said) == (0, "")
+        assert out.splitlines()[0] == f"{JOB} QUEUED; attempt 2"
+        assert "  ✓ running job       1 min 30 s" in out
+        assert sum("/logs?" in path and "attempt=2" in path for path in asked.of("GET")) == 2
+        assert tidegate("retry", "--follow", JOB, OTHER)[0] == 2
