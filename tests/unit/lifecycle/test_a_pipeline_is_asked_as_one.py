@@ -155,8 +155,15 @@ FOR_A_STEP = st.tuples(st.sampled_from(MOVES), st.integers(0, 3))
 FOR_A_STEP_ALONE = st.tuples(st.just("by_itself"), st.integers(0, 3), st.sampled_from(COMMANDS), st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.integers(1, 4), st.lists(st.one_of(FOR_A_STEP, FOR_A_STEP, FOR_THE_PIPELINE, FOR_A_STEP_ALONE), max_size=40))
+PLAYS = (
+    st.integers(1, 4),
+    st.lists(st.one_of(FOR_A_STEP, FOR_A_STEP, FOR_THE_PIPELINE, FOR_A_STEP_ALONE), max_size=40),
+)
+"""So many steps, and what happens to them."""
+
+
+@settings(max_examples=100, deadline=None)
+@given(*PLAYS)
 def test_a_step_never_starts_early_none_is_lost_and_the_word_is_that_of_the_rule(
     steps: int, moves: list[tuple[Any, ...]]
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.lifecycle import (
+    test_a_pipeline_is_asked_as_one,
     test_attempts_fence_and_are_sealed,
     test_evidence_commutes,
     test_gpu_time,
@@ -30,6 +31,9 @@ OF_A_WORLD_AND_A_SEED = (
     test_evidence_commutes.test_evidence_commutes_across_the_verdict,
     test_replay.test_replay,
 )
+OF_A_PIPELINE = (
+    test_a_pipeline_is_asked_as_one.test_a_step_never_starts_early_none_is_lost_and_the_word_is_that_of_the_rule
+)
 HISTORIES = 20_000
 
 
@@ -43,6 +47,7 @@ HISTORIES = 20_000
             pytest.param(rule, (worlds(), st.integers(0, 2**32 - 1)), id=rule.__name__)
             for rule in OF_A_WORLD_AND_A_SEED
         ),
+        pytest.param(OF_A_PIPELINE, test_a_pipeline_is_asked_as_one.PLAYS, id=OF_A_PIPELINE.__name__),
     ],
 )
 def test_a_rule_holds_for_very_many_histories(rule: Callable[..., None], drawn: tuple[Any, ...]) -> None:
