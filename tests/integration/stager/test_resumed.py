@@ -91,6 +91,8 @@ async def test_resumed_it_finds_what_it_left_over_the_same_snapshot(world: World
         await paused(world, job, ran=True)
         manifest = await shown(world, job)
         assert (manifest.attempt, world.content(manifest, "model/step")) == (2, b"9")
+        await resume(world, job)
+        assert listing(await staged(world, job)) == {"train.py": b"", "model/step": b"9"}
 
 
 @pytest.mark.parametrize("when", ["waits at a gate", "is staged"])

@@ -92,6 +92,20 @@ def test_a_policys_pause_told_again_does_not_pause_the_next_attempt() -> None:
     assert (job.state, job.last.what) == (State.QUEUED, "ignored")
 
 
+@pytest.mark.parametrize(
+    ("outcome", "manifest", "warning"),
+    [
+        ("verified", "m", "left out of its outputs: 's' is a socket"),
+        ("failed", "m", "some of its outputs could not be copied back: 's' is a socket"),
+        ("failed", None, "its outputs could not be copied back: 's' is a socket"),
+    ],
+)
+def test_what_a_pause_did_not_keep_is_a_warning(outcome: str, manifest: str | None, warning: str) -> None:
+    job = a_job().started().ask(i.Pause).exited(0, stop_recorded=True).released()
+    job.copied_back(outcome, manifest=manifest, message="'s' is a socket")
+    assert (job.state, job.record.warnings) == (State.PAUSED, (warning,))
+
+
 class TestWorkstation:
     """The same job; its phase is a word beside the state."""
 
