@@ -1,6 +1,5 @@
 """What tests share: the real PostgreSQL and nats-server, started once and clean for each test, and a whole stack."""
 
-import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 
@@ -12,6 +11,8 @@ from tests.chaos.report import pytest_terminal_summary as pytest_terminal_summar
 from tests.databases import Databases, FreshDatabase, ServiceDatabase
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer, PostgresServer
+from tests.workers import pytest_xdist_auto_num_workers as pytest_xdist_auto_num_workers
+from tests.workers import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("patient", patient)
@@ -27,11 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("patient" if config.getoption("markexpr") == "long" else "steady")
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: half of the time a test waits for a process to start or for a time to pass."""
-    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

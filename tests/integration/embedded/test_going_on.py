@@ -16,11 +16,14 @@ from infra.embedded.state import State
 from shared.contracts.subjects import SERVICES
 from tests.e2e.load import Requests
 from tests.e2e.stacks import Stack, eventually
+from tests.integration.embedded.test_homes import NAMES
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = Stack(tmp_path_factory.mktemp("replicated"))
+    """Its home's name is not ASCII, has blanks and signs, and is longer than 200 characters."""
+    running = Stack(tmp_path_factory.mktemp("replicated").joinpath(*(str(name.values[0]) for name in NAMES)))
+    running.home.mkdir(parents=True)
     running.up("--virtual-gpus", "2", "--replicas", "gatekeeper=3,api=2")
     yield running
     running.down()
@@ -77,6 +80,32 @@ def test_no_request_is_refused_while_all_replicas_of_api_end_and_start(stack: St
         eventually(lambda: _are_back(stack, before), "both to be back")
         requests.more()
     assert requests.failed == []
+
+
+def test_no_job_fails_and_no_request_is_refused_while_every_service_is_restarted(stack: Stack) -> None:
+    """By `tidegate restart`: two processes answer requests; of what has one, that one is away for a while."""
+    before = rows_of(stack)
+    with Requests(stack) as requests:
+        requests.more()
+        ended = stack.cli("restart", seconds=600)
+        requests.more()
+    assert ended.code == 0, ended.err
+    restarted = [line.split()[0] for line in ended.out.splitlines()]
+    replicas = ["api", "api-2", "gatekeeper", "gatekeeper-2", "gatekeeper-3"]
+    assert restarted == [*replicas, *(service for service in SERVICES if service not in replicas)]
+    after = rows_of(stack)
+    assert {name for name in after if after[name]["pid"] != before[name]["pid"]} == set(restarted)
+    assert {row["state"] for row in after.values()} == {"running"}
+    assert requests.failed == []
+    with stack.client() as client:
+        jobs = [client.wait(job) for job in requests.jobs]
+    assert [job for job in jobs if (job.state, job.attempt) != ("SUCCEEDED", 1)] == []
+
+
+def test_a_job_has_its_files_in_a_home_with_an_awkward_name(stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("ink")
+    job = stack.submit("--in", "in.txt", "--out", "out.txt", "--", "cp", "in.txt", "out.txt", cwd=tmp_path)
+    assert job["state"] == "SUCCEEDED"
 
 
 def _are_back(stack: Stack, before: dict[str, dict[str, Any]]) -> bool:

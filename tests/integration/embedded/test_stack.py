@@ -1,11 +1,10 @@
 """The whole embedded stack through the `tidegate` command: up, ps, down, killed parts, second starts, awkward homes."""
 
-import json
 import os
 import signal
 import socket
 import stat
-import sys
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +15,14 @@ import pytest
 
 from infra.embedded.home import Home
 from infra.embedded.options import Options
-from infra.embedded.processes import Account, Identity
-from infra.embedded.reach import can_reach
+from infra.embedded.processes import Identity
 from infra.embedded.stack import USUAL_HTTP_PORT
 from infra.embedded.stack import Stack as EmbeddedStack
 from infra.embedded.state import State
 from shared.contracts.subjects import SERVICES
-from tests.e2e.stacks import AS_ROOT, TERMINAL, Stack, eventually, unprivileged_user
+from tests.e2e.stacks import TERMINAL, Stack, eventually
 from tests.patience import PATIENCE_SECONDS
 
-ROOT = Path(__file__).resolve().parents[3]
 PARTS = {"postgres", "nats", "runner", "topology", *SERVICES}
 
 
@@ -157,18 +154,40 @@ def test_only_the_loopback_address_is_listened_on(stack: Stack) -> None:
     assert listening == {"0100007F"}
 
 
-def test_two_stacks_side_by_side_do_not_collide(stack: Stack, tmp_path: Path) -> None:
-    other = Stack(tmp_path / "other")
-    other.home.mkdir()
-    other.up("--virtual-gpus", "1")
+@pytest.fixture(scope="module")
+def in_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, subprocess.Popen[str]]]:
+    """Another stack, and its `tidegate up`, which stands in front."""
+    other = Stack(tmp_path_factory.mktemp("front"))
+    child = other.start("up", "--virtual-gpus", "1")
     try:
-        assert other.endpoint["url"] != stack.endpoint["url"]
-        assert other.endpoint["nats_url"] != stack.endpoint["nats_url"]
-        mine, theirs = stack.run("true"), other.run("true")
-        assert (mine["state"], theirs["state"]) == ("SUCCEEDED", "SUCCEEDED")
-        assert stack.cli("show", theirs["id"]).code != 0
+        eventually(lambda: child.poll() is not None or (other.home / "endpoint.json").exists(), "the stack to be up")
+        yield other, child
     finally:
-        other.down()
+        if child.poll() is None:
+            other.down()
+        child.kill()
+        child.wait()
+
+
+def test_two_stacks_side_by_side_do_not_collide(stack: Stack, in_front: tuple[Stack, subprocess.Popen[str]]) -> None:
+    other, _ = in_front
+    assert other.endpoint["url"] != stack.endpoint["url"]
+    assert other.endpoint["nats_url"] != stack.endpoint["nats_url"]
+    mine, theirs = stack.run("true"), other.run("true")
+    assert (mine["state"], theirs["state"]) == ("SUCCEEDED", "SUCCEEDED")
+    assert stack.cli("show", theirs["id"]).code != 0
+
+
+def test_ctrl_c_stops_the_stack_that_runs_in_front_and_no_other(
+    stack: Stack, in_front: tuple[Stack, subprocess.Popen[str]]
+) -> None:
+    other, child = in_front
+    running = identities(other)
+    assert set(running) == PARTS | {"supervisor"}
+    child.send_signal(signal.SIGINT)
+    assert child.wait(PATIENCE_SECONDS) == 0
+    assert [name for name, identity in running.items() if not identity.gone_within(PATIENCE_SECONDS)] == []
+    assert not (other.home / "endpoint.json").exists()
     assert {row["state"] for row in stack.processes().values()} == {"running"}
 
 
@@ -200,16 +219,6 @@ def test_a_second_up_on_the_same_home_says_that_it_is_running(stack: Stack) -> N
     assert ended.code == 0
     assert "already running" in ended.err
     assert stack.endpoint["url"] in ended.err
-
-
-def test_down_leaves_no_process_and_no_endpoint(stack: Stack) -> None:
-    before = identities(stack)
-    assert set(before) == PARTS | {"supervisor"}
-    stack.down()
-    assert [name for name, identity in before.items() if not identity.gone_within(PATIENCE_SECONDS)] == []
-    assert not (stack.home / "endpoint.json").exists()
-    assert {row["state"] for row in stack.processes().values()} == {"stopped"}
-    assert "no stack is running" in stack.cli("down").out
 
 
 def test_a_second_up_finds_the_jobs_of_the_first_and_picks_up_what_runs(stack: Stack, gate: Path) -> None:
@@ -254,10 +263,14 @@ def test_kill_jobs_ends_what_runs(stack: Stack) -> None:
     assert stack.cli("show", job["id"], "--json").json["exit"]["signal"] == signal.SIGTERM
 
 
-def test_kill_jobs_on_a_stopped_stack_ends_the_jobs_that_it_left(stack: Stack) -> None:
+def test_down_and_kill_jobs_on_a_stopped_stack_leave_no_process_and_no_endpoint(stack: Stack) -> None:
+    before = identities(stack)
+    assert set(before) == PARTS | {"supervisor"}
     job = stack.cli("submit", "--json", "--no-snapshot", "--", "sleep", "1000").json
     eventually(lambda: state_of(stack, job) == "RUNNING", "the job to run")
     assert "stopped the stack" in stack.cli("down").out
+    assert [name for name in PARTS - {"runner"} if not before[name].gone_within(PATIENCE_SECONDS)] == []
+    assert not (stack.home / "endpoint.json").exists()
     again = stack.cli("down").out
     assert "no stack is running" in again
     assert "1 job goes on running" in again
@@ -265,61 +278,5 @@ def test_kill_jobs_on_a_stopped_stack_ends_the_jobs_that_it_left(stack: Stack) -
     assert "stopped" not in ended.out
     assert "ended 1 running job" in ended.out
     assert stack.cli("down", "--kill-jobs").out == f"no stack is running in {stack.home}\n"
-    stack.up("--virtual-gpus", "4")
-
-
-def test_ctrl_c_stops_a_stack_that_runs_in_front(tmp_path: Path) -> None:
-    stack = Stack(tmp_path)
-    child = stack.start("up", "--virtual-gpus", "1")
-    try:
-        eventually(lambda: (tmp_path / "endpoint.json").exists(), "the stack to be up")
-        running = identities(stack)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(PATIENCE_SECONDS) == 0
-    finally:
-        child.kill()
-    assert [
-        name
-        for name, identity in running.items()
-        if name != "supervisor" and not identity.gone_within(PATIENCE_SECONDS)
-    ] == []
-
-
-@pytest.mark.skipif(not AS_ROOT, reason="the other tests run as a normal user already")
-def test_a_normal_user_runs_a_stack_without_any_rights() -> None:
-    user = unprivileged_user()
-    account = Account(user.pw_name, user.pw_uid, user.pw_gid)
-    python = _python_for(account)
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chown(folder, account.uid, account.gid)
-        stack = Stack(
-            Path(folder),
-            environ={"PYTHONPATH": os.pathsep.join(_import_path())},
-            command=(str(python), "-c", "from services.cli.main import main; main()"),
-            account=account,
-        )
-        stack.up("--virtual-gpus", "1")
-        try:
-            pids = [row["pid"] for row in stack.processes().values()]
-            assert {Path(f"/proc/{pid}").stat().st_uid for pid in pids} == {account.uid}
-            assert stack.submit("--no-snapshot", "--", "id", "-u")["state"] == "SUCCEEDED"
-            assert json.loads((stack.home / "endpoint.json").read_text())["token"]
-            refused = stack.cli("token", "create", "--tenant", "rival", "--user", "eve")
-            assert refused.code == 3
-            assert "root" in refused.err
-        finally:
-            stack.down()
-
-
-def _import_path() -> list[str]:
-    """Where another interpreter finds what this one has installed."""
-    return [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-
-
-def _python_for(account: Account) -> Path:
-    """An interpreter of this version, with everything it needs, that the account can run."""
-    same = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for python in (Path(sys.executable), Path("/usr/bin") / same, Path("/usr/local/bin") / same):
-        if python.exists() and all(can_reach(account, path) for path in (python, *map(Path, _import_path()))):
-            return python
-    pytest.skip(f"the user {account.name} can run no {same} here, or cannot read {ROOT}")
+    assert [name for name, identity in before.items() if not identity.gone_within(PATIENCE_SECONDS)] == []
+    assert {row["state"] for row in stack.processes().values()} == {"stopped"}
