@@ -102,7 +102,7 @@ def answered(headers: Headers, place: Place) -> Iterator[tuple[bytes, bytes]]:
             cookie = place.cookie(value.decode("latin-1"))
             if cookie is not None:
                 yield name, cookie.encode("latin-1")
-        elif name not in dropped:
+        elif name not in dropped and name != b"date":  # uvicorn sets one
             yield name, value
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Security
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.websockets import WebSocket
 
 from services.api.access import Caller
@@ -19,12 +19,13 @@ from services.api.proxy_socket import bridge
 from services.api.proxy_target import Target, Up
 from services.api.routes.workstations import found_one, shown
 from services.api.visiting import prefix_of
-from services.api.workstations import why_not_up
+from services.api.workstations import waiting_page, why_not_up
 from shared.runtime.errors import Unavailable
 
 router = APIRouter()
 _SHOWN_IN_OPENAPI: Final = [Security(HTTPBearer(auto_error=False))]
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_MAY_COME: Final = ("conflict", "unavailable")
 _PASSED: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "what the workstation's process answers", "content": {"*/*": {}}},
     409: {"description": "it is not up: `phase` and `waiting_on` say why"},
@@ -40,8 +41,14 @@ async def bare(workstation: str, api: ApiPart, caller: CallerPart) -> Response:
 
 async def passed(workstation: str, request: Request, api: ApiPart, caller: CallerPart) -> Response:
     """Pass a request to the workstation's process, and its answer back."""
-    up, target, place = await _way(api, caller, workstation, request)
-    return await api.proxy.forward(request, up, target, place, _stays(api, caller, up, request))
+    try:
+        up, target, place = await _way(api, caller, workstation, request)
+        return await api.proxy.forward(request, up, target, place, _stays(api, caller, up, request))
+    except Problem as problem:
+        if problem.kind in _MAY_COME and request.method == "GET" and _reads_pages(request):
+            page = waiting_page(problem.detail)
+            return HTMLResponse(page, problem.status_code, {**(problem.headers or {}), "Cache-Control": "no-store"})
+        raise
 
 
 for method in METHODS:
@@ -60,6 +67,11 @@ async def opened(workstation: str, socket: WebSocket, caller: Annotated[Caller, 
     api: Api = socket.app.state.api
     up, target, place = await _way(api, caller, workstation, socket)
     await bridge(socket, api.proxy.targets, up, target, place, _stays(api, caller, up, socket))
+
+
+def _reads_pages(request: Request) -> bool:
+    """Whether it is a person's browser, whose next page this is."""
+    return "text/html" in request.headers.get("accept", "")
 
 
 async def _way(api: Api, caller: Caller, workstation: str, asked: HTTPConnection) -> tuple[Up, Target, Place]:

@@ -47,6 +47,8 @@ class Process:
                 await self._echo(scope, receive, send)
             case "http", "halves":
                 await self._halves(send)
+            case "http", "flows":
+                await self._flow(send)
             case "http", "count":
                 await self._count(receive, send)
             case "http", _:
@@ -75,6 +77,13 @@ class Process:
         await send({"type": "http.response.body", "body": b"first;", "more_body": True})
         await self.released.wait()
         await send({"type": "http.response.body", "body": b"second"})
+
+    async def _flow(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not self.released.is_set():
+            await send({"type": "http.response.body", "body": b"more", "more_body": True})
+            await asyncio.sleep(0.01)
+        await send({"type": "http.response.body", "body": b""})
 
     async def _count(self, receive: Receive, send: Send) -> None:
         while True:

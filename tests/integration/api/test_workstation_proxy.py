@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from services.api import proxy_socket
+from services.api import proxy, proxy_socket, proxy_target
 from tests.integration.api.behind import SECRET, Process, Watcher, a_workstation, comes_up, goes_down, listening
 from tests.integration.api.conftest import ACME_USER, Answering, RunningApi, eventually
 
@@ -216,7 +216,7 @@ async def test_says_so_while_its_command_does_not_listen_yet(
     assert (await rin.get(_to(desk))).status_code == 200, "a port on which nobody listens is not remembered"
 
 
-async def test_suspension_closes_the_way_and_what_is_open(
+async def test_a_suspension_and_a_stop_close_the_way_and_what_is_open(
     api: RunningApi, rin: httpx.AsyncClient, desk: str, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy_socket, "LOOK_SECONDS", 0.05)
@@ -237,6 +237,49 @@ async def test_suspension_closes_the_way_and_what_is_open(
     await comes_up(api, rin, desk, attempt=2)
     assert (await rin.get(_to(desk))).status_code == 200
     assert [one.attempt for one in watcher.asked[asked:]] == [2], "the endpoint of an attempt is not another's"
+    await rin.post(f"/v1/workstations/{desk}/stop")
+    refused = await rin.get(_to(desk))
+    assert (refused.status_code, "it is being stopped" in refused.json()["detail"]) == (409, True)
+
+
+async def test_a_stream_that_flows_is_cut_off_by_a_suspension(
+    rin: httpx.AsyncClient, desk: str, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "LOOK_SECONDS", 0.05)
+    async with rin.stream("GET", _to(desk, "/flows")) as response:
+        pieces = response.aiter_raw()
+        await anext(pieces)
+        await rin.post(f"/v1/workstations/{desk}/suspend")
+        async for _ in pieces:
+            assert not process.released.is_set(), "it ends by itself only when the test is over"
+
+
+async def test_only_so_many_requests_to_one_workstation_are_open_at_once(
+    rin: httpx.AsyncClient, desk: str, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy_target, "_AT_ONCE", 1)
+    async with rin.stream("GET", _to(desk, "/halves")) as response:
+        assert response.status_code == 200
+        full = await rin.get(_to(desk))
+        assert (full.status_code, "let one end" in full.json()["detail"]) == (503, True)
+        process.released.set()
+        await response.aread()
+    await eventually(lambda: _answers(rin, desk), "room for the next")
+
+
+async def _answers(client: httpx.AsyncClient, workstation: str) -> bool:
+    return (await client.get(_to(workstation))).status_code == 200
+
+
+async def test_a_browser_is_shown_a_page_that_looks_again(rin: httpx.AsyncClient, desk: str, watcher: Watcher) -> None:
+    watcher.ports[desk] = None
+    page = await rin.get(_to(desk), headers={"Accept": "text/html,*/*"})
+    assert (page.status_code, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert 'http-equiv="refresh"' in page.text
+    assert "127.0.0.1, port $TIDEGATE_PORT" in page.text
+    await rin.post(f"/v1/workstations/{desk}/stop")
+    page = await rin.get(_to(desk), headers={"Accept": "text/html"})
+    assert (page.status_code, "it is being stopped" in page.text) == (409, True)
 
 
 async def test_revoking_the_token_closes_what_is_open(
