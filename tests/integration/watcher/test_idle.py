@@ -161,7 +161,7 @@ async def test_one_replica_tells_and_the_next_goes_on_where_it_stood(world: Worl
     assert [fact.kind for fact in await world.facts()] == ["policy_pause"]
 
 
-async def test_what_is_being_paused_or_stopped_and_what_has_no_limit_is_left_alone(world: World) -> None:
+async def test_what_is_being_paused_is_left_alone(world: World) -> None:
     desk = await Desk.of(world)
     watcher = world.watcher()
     await watcher.handle(desk.job.pause())
