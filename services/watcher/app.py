@@ -16,7 +16,7 @@ from services.watcher.words import Words
 from shared.backends.local.capacity import Capacity as LocalCapacity
 from shared.backends.local.capacity import capacity as local_capacity
 from shared.backends.local.client import LocalClient
-from shared.backends.local.endpoint import read_endpoint
+from shared.backends.local.endpoint import open_endpoint
 from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import Observation
 from shared.contracts.queries import (
@@ -156,10 +156,10 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
 
     @service.rpc("endpoint")
     async def endpoint(request: bytes) -> bytes:
-        """`EndpointAsked` -> `EndpointAnswer`: where a workstation listens, and its secret."""
+        """`EndpointAsked` -> `EndpointAnswer`: where a workstation's command listens, and its secret."""
         asked = EndpointAsked.model_validate_json(request)
         submission = await store.submission_of(asked.tenant, asked.job, asked.attempt)
-        found = None if submission is None else await asyncio.to_thread(read_endpoint, backend.root, submission)
+        found = None if submission is None else await asyncio.to_thread(open_endpoint, backend.root, submission)
         answer = EndpointAnswer() if found is None else EndpointAnswer(port=found.port, secret=found.secret)
         return answer.model_dump_json().encode()
 

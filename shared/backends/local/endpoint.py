@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shared.backends.local import layout
 from shared.backends.local.files import read_record
+from shared.backends.local.listener import users_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +32,13 @@ def read_endpoint(root: str | Path, submission: str) -> Endpoint | None:
     if type(port) is not int or not 0 < port < 65536 or not isinstance(secret, str) or not secret:
         return None
     return Endpoint(port, secret)
+
+
+def open_endpoint(root: str | Path, submission: str) -> Endpoint | None:
+    """The same once its own command listens there. Between its choice and that, and after its end, the port is
+    anybody's: who is led to it then would show the secret to another user of this machine, and see that one's pages."""
+    endpoint = read_endpoint(root, submission)
+    intent = read_record(layout.record_path(os.fspath(root), submission, layout.SPEC))
+    if endpoint is None or intent is None or users_at(endpoint.port) != {intent.get("uid")}:
+        return None
+    return endpoint

@@ -167,7 +167,8 @@ async def test_where_a_workstation_listens_is_told_to_whoever_leads_its_user_the
     admin: Client, api: Client, backend: Backend
 ) -> None:
     """It is its tenant's, and of the attempt that is up; a question about anything else gets no answer."""
-    job = Job("sh", "-c", "touch ready; while true; do sleep 0.05; done", kind="workstation")
+    listen = "exec python3 -m http.server $TIDEGATE_PORT --bind 127.0.0.1"
+    job = Job("sh", "-c", listen, kind="workstation")
     request = await backend.request(job.id, *job.spec.command, tenant=job.record.tenant, workstation=True)
     job.staged()
     submission = await backend.submit(request)

@@ -1,5 +1,7 @@
 """What is read of a workstation's endpoint and activity: whole records only, and doubt is never idleness."""
 
+import os
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 
 from shared.backends.local import layout
 from shared.backends.local.activity import read_activity
-from shared.backends.local.endpoint import Endpoint, read_endpoint
+from shared.backends.local.endpoint import Endpoint, open_endpoint, read_endpoint
 from shared.backends.local.files import write_record
 
 NAME = "tidegate.j1.a1.s1"
@@ -77,3 +79,15 @@ def test_without_any_probe_nothing_is_idle(root: Path) -> None:
 def test_a_moment_that_cannot_be_read_is_no_information(root: Path, probes: object) -> None:
     write(root, layout.ACTIVITY, since=START, at=NOW, probes=probes, broken={})
     assert read_activity(root, NAME) is None
+
+
+def test_leads_to_nobody_else_who_listens_at_its_port(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        write(root, layout.ENDPOINT, port=port, secret="hush")
+        assert open_endpoint(root, NAME) is None, "nobody knows whose it is"
+        write(root, layout.SPEC, uid=os.geteuid() + 1)
+        assert open_endpoint(root, NAME) is None, "another user has taken its port"
+        write(root, layout.SPEC, uid=os.geteuid())
+        assert open_endpoint(root, NAME) == Endpoint(port, "hush")
+    assert open_endpoint(root, NAME) is None, "its command does not listen any more"
