@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from obstore import delete_async
+from obstore import delete_async, head_async
 from obstore.exceptions import NotFoundError
 from obstore.store import ObjectStore
 
@@ -31,7 +31,8 @@ ALONE: Final = f"SELECT pg_advisory_xact_lock{_LOCK}"
 SNAPSHOTS: Final = "SELECT digest FROM snapshots WHERE tenant = $1 AND digest = ANY ($2::text[])"
 
 # The blob's name is that of the upload; before uploads had one, it was made of the digest alone.
-UNUSED_SNAPSHOT: Final = """
+NAME: Final = "coalesce(snapshots.key, snapshots.tenant || '/snapshots/' || substr(snapshots.digest, 8) || '.tar.gz')"
+UNUSED_SNAPSHOT: Final = f"""
 WITH unused AS (
     DELETE FROM snapshots USING specs AS spec
     WHERE spec.tenant = $1 AND spec.digest = $2
@@ -40,7 +41,7 @@ WITH unused AS (
             SELECT FROM specs AS other JOIN jobs ON (jobs.tenant, jobs.spec_digest) = (other.tenant, other.digest)
             WHERE other.tenant = $1 AND other.spec ->> 'snapshot' = snapshots.digest
         )
-    RETURNING coalesce(key, $1 || '/snapshots/' || substr(snapshots.digest, 8) || '.tar.gz') AS key
+    RETURNING {NAME} AS key
 )
 INSERT INTO removals (key, due_at, taken) SELECT key, now(), true FROM unused RETURNING key
 """
@@ -55,9 +56,13 @@ INSERT INTO removals (key, due_at, taken)
 SELECT key, now() + make_interval(hours => $2), false FROM unnest($1::text[]) AS new (key)
 """
 OFF_THE_LIST: Final = "DELETE FROM removals WHERE key = $1 AND NOT taken RETURNING 1"
-REMEMBER: Final = """
-INSERT INTO snapshots (tenant, digest, size_bytes, key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING 1
+# In the place of one whose blob is gone, $5: a restore of the database has brought back its row.
+REMEMBER: Final = f"""
+INSERT INTO snapshots (tenant, digest, size_bytes, key) VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenant, digest) DO UPDATE SET key = excluded.key, size_bytes = excluded.size_bytes, stored_at = now()
+WHERE {NAME} = $5 RETURNING 1
 """
+NAMED: Final = f"SELECT {NAME} FROM snapshots WHERE tenant = $1 AND digest = $2"
 TAKE: Final = """
 UPDATE removals SET taken = true, due_at = now() + make_interval(secs => $3)
 WHERE key IN (
@@ -84,10 +89,11 @@ async def release(tx: Tx, tenant: str, spec_digest: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """The names of a blob while it comes in, and once it is whole and right."""
+    """The names of a blob while it comes in, and once it is whole and right; `instead_of`: of one that is gone."""
 
     incoming: str
     whole: str
+    instead_of: str | None = None
 
 
 class Stored:
@@ -98,11 +104,20 @@ class Stored:
         self._blobs = blobs
         self._log = log
 
-    async def begin(self, tenant: str, digest: str) -> Upload:
-        """Names for a blob about to come in; it is removed in a day, whatever happens, unless it is remembered."""
+    async def has(self, tenant: str, digest: str) -> bool:
+        """Whether the tenant has stored it and it is still there; where the blob store does not say, it is."""
+        key = await self._database.fetchval(NAMED, tenant, digest)
+        return key is not None and await self._is_there(key)
+
+    async def begin(self, tenant: str, digest: str) -> Upload | None:
+        """Names for a blob about to come in, which is removed in a day unless it is remembered; None where the tenant
+        has it already."""
+        key = await self._database.fetchval(NAMED, tenant, digest)
+        if key is not None and await self._is_there(key):
+            return None
         id_ = uuid.uuid4().hex
         name = f"{tenant}/snapshots/{digest.removeprefix('sha256:')}/{id_}.tar.gz"
-        upload = Upload(f"{tenant}/incoming/{id_}", name)
+        upload = Upload(f"{tenant}/incoming/{id_}", name, key)
         await self._database.execute(BEGIN, [upload.incoming, upload.whole], UPLOAD_HOURS)
         return upload
 
@@ -112,7 +127,7 @@ class Stored:
         async with self._database.transaction() as tx:
             if not await tx.fetchval(OFF_THE_LIST, upload.whole):
                 return False
-            if not await tx.fetchval(REMEMBER, tenant, digest, size, upload.whole):
+            if not await tx.fetchval(REMEMBER, tenant, digest, size, upload.whole, upload.instead_of):
                 await tx.execute(BEGIN, [upload.whole], 0)
             await tx.execute(DONE, [upload.incoming])
         return True
@@ -130,6 +145,15 @@ class Stored:
         with suppress(Exception):
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self.remove(keys)
+
+    async def _is_there(self, key: str) -> bool:
+        try:
+            await head_async(self._blobs, key)
+        except (NotFoundError, FileNotFoundError):
+            return False
+        except Exception as error:
+            self._log.warning("the blob store does not say whether a blob is there", key=key, error=str(error))
+        return True
 
     async def _removed(self, key: str) -> bool:
         try:

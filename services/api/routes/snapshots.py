@@ -21,24 +21,23 @@ _BUFFER_BYTES: Final = 5 * 1024 * 1024  # the smallest part that object stores t
 @router.head("/snapshots/{digest}")
 async def known(digest: str, api: ApiPart, caller: CallerPart) -> Response:
     """200 where the tenant has stored it, so that nothing is sent twice; else 404."""
-    found = await api.reads.known_snapshots(caller.tenant, [_checked(digest)])
-    return Response(status_code=200 if found else 404)
+    return Response(status_code=200 if await api.stored.has(caller.tenant, _checked(digest)) else 404)
 
 
 @router.put("/snapshots/{digest}", status_code=201, responses={200: {"description": "it was known already"}})
 async def store(digest: str, request: Request, api: ApiPart, caller: CallerPart) -> Response:
     """Store a packed directory; its sha256 has to be the one in the path."""
-    if await api.reads.known_snapshots(caller.tenant, [_checked(digest)]):
+    upload = await api.stored.begin(caller.tenant, _checked(digest))
+    if upload is None:
         async for _ in request.stream():  # read to the end: a client that is cut off reports a broken connection
             pass
         return as_json({"digest": digest, "stored": False})
-    size = await _store(api, caller, digest, request)
+    size = await _store(api, caller, digest, upload, request)
     return as_json({"digest": digest, "stored": True, "size_bytes": size}, 201)
 
 
-async def _store(api: Api, caller: Caller, digest: str, request: Request) -> int:
+async def _store(api: Api, caller: Caller, digest: str, upload: Upload, request: Request) -> int:
     """Receive it and know it by its digest; its size."""
-    upload = await api.stored.begin(caller.tenant, digest)
     try:
         size = await _receive(api, digest, upload, request)
         if not await api.stored.remember(caller.tenant, digest, size, upload):

@@ -238,9 +238,22 @@ async def test_a_sweep_removes_what_a_killed_process_has_left(
 async def test_an_upload_that_was_given_up_is_not_remembered_any_more(api: RunningApi, play: Play) -> None:
     digest = "sha256:" + "a" * 64
     upload = await api.api.stored.begin("acme", digest)
+    assert upload is not None
     await api.api.stored.remove([upload.whole])
     assert not await api.api.stored.remember("acme", digest, 3, upload)
     assert not await is_known(play.client, digest)
+
+
+async def test_a_snapshot_whose_blob_is_gone_is_asked_for_again(play: Play, tmp_path: Path) -> None:
+    """A restore to before its deletion has brought back the row alone."""
+    digest = await play.upload(b"restored")
+    (blob,) = blobs(tmp_path)
+    blob.unlink()
+    assert not await is_known(play.client, digest)
+    assert await play.upload(b"restored") == digest
+    assert await is_known(play.client, digest)
+    (again,) = blobs(tmp_path)
+    assert (again.parent, again.read_bytes()) == (blob.parent, b"restored")
 
 
 async def test_of_two_uploads_of_the_same_one_stays(api: RunningApi, rin: httpx.AsyncClient, tmp_path: Path) -> None:
