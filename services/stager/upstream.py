@@ -25,6 +25,8 @@ class Upstream:
             if not events:
                 raise StoreError(f"the step before it ({after}) is not known")
             step = decode_event(events[0].encode()).job
+            if step.deleted:
+                raise StoreError(f"the step before it ({after}) was deleted, and its outputs with it")
             if step.state is not State.SUCCEEDED or step.pipeline is None:
                 raise StoreError(f"the step before it ({after}) is {step.state}, so its outputs are not there")
             copied = step.current.outputs

@@ -130,6 +130,17 @@ async def test_is_not_staged_before_the_step_before_it_is_known_to_have_succeede
         assert listing(world.workdir(second)) == {"model/a": b"a"}
 
 
+async def test_is_never_staged_without_the_outputs_of_a_step_that_was_deleted(world: World) -> None:
+    async with world.stager(TIDEGATE_STAGING_TRIES="1"):
+        steps = Steps(world)
+        first, here = await steps.staged("true", **MODEL)
+        tree(here, {"model/a": "abc"})
+        await steps.succeeds(first)
+        world.records[first] = world.records[first].model_copy(update={"deleted": True})
+        second = await steps.next("true")
+        assert f"the step before it ({first}) was deleted" in (await world.told_of(second, "staging_failed")).message
+
+
 @pytest.mark.parametrize("damage", ["another content", "gone"])
 async def test_is_never_staged_with_outputs_that_are_not_what_was_verified(world: World, damage: str) -> None:
     async with world.stager(TIDEGATE_STAGING_TRIES="2"):
