@@ -119,9 +119,12 @@ def _others_cookies(headers: Headers) -> bytes:
 
 
 def _dropped(headers: Headers) -> frozenset[bytes]:
-    """What is about one connection, by name or because `Connection` names it."""
-    named = [value for name, value in _lowered(headers) if name == b"connection"]
-    return _ONE_HOP | {word.strip().lower() for value in named for word in value.split(b",")}
+    """What is about one connection, by name or because `Connection` names it; and the length of a body that comes in
+    chunks, which counts for nothing (RFC 9112, section 6.3) but might for whoever hears it next."""
+    given = list(_lowered(headers))
+    named = {word.strip().lower() for name, value in given if name == b"connection" for word in value.split(b",")}
+    chunked = any(name == b"transfer-encoding" for name, _ in given)
+    return _ONE_HOP | named | ({b"content-length"} if chunked else frozenset())
 
 
 def _forwarding(name: bytes) -> bool:

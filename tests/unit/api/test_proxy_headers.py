@@ -86,6 +86,14 @@ def test_nothing_that_let_the_caller_in_or_is_about_one_connection_is_asked_with
     ]
 
 
+def test_a_body_in_chunks_has_no_other_length() -> None:
+    given = [(b"Content-Length", b"5"), (b"Transfer-Encoding", b"chunked"), (b"X", b"1")]
+    asked_with = asked(given, STRIPS, client="c", scheme="http", secret="s")
+    assert b"content-length" not in dict(asked_with)
+    assert list(answered(given, STRIPS)) == [(b"x", b"1")]
+    assert list(answered(given[:1], STRIPS)) == [(b"content-length", b"5")]
+
+
 def test_a_sockets_own_handshake_is_not_asked_with_twice() -> None:
     given = [(b"host", b"h"), (b"origin", b"o"), (b"sec-websocket-key", b"k"), (b"user-agent", b"u")]
     assert asked_for_a_socket(given) == [("user-agent", "u")]
