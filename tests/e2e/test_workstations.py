@@ -9,6 +9,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from shared.client.client import Tidegate
 from shared.client.errors import Refused
 from shared.client.workstations import Workstations
 from shared.contracts.workstations import WorkstationRequest
@@ -71,8 +72,8 @@ def _answers(client: httpx.Client, url: str, **headers: str) -> str:
     return said[0]
 
 
-def _shown(stack: Stack, workstation: str) -> dict[str, Any]:
-    return dict(stack.cli("workstation", "show", workstation, "--json").json)
+def _shown(client: Tidegate, workstation: str) -> dict[str, Any]:
+    return dict(client.call("GET", f"/v1/workstations/{workstation}"))
 
 
 def _held(stack: Stack) -> tuple[int, int]:
@@ -107,10 +108,9 @@ def test_a_suspended_workstation_holds_nothing_and_has_its_files_and_port_again_
             socket.send("there and")
             assert socket.recv() == "there and back"
 
-        asked = stack.cli("workstation", "suspend", id_)
-        assert asked.code == 0, asked.err
-        eventually(lambda: _shown(stack, id_)["phase"] == "suspended", "it to be suspended")
-        shown = _shown(stack, id_)
+        Workstations(client).command(id_, "suspend")
+        eventually(lambda: _shown(client, id_)["phase"] == "suspended", "it to be suspended")
+        shown = _shown(client, id_)
         held = (shown["holds_gpus"], shown["occupies_slot"], shown["counts_gpu_time"])
         assert (shown["state"], shown["end_reason"], *held) == ("PAUSED", "paused_by_user", False, False, False)
         eventually(lambda: _held(stack) == (0, 0), "its slot and GPUs to be free")
@@ -121,11 +121,11 @@ def test_a_suspended_workstation_holds_nothing_and_has_its_files_and_port_again_
         resumed = stack.cli("workstation", "resume", id_, "--wait")
         assert resumed.code == 0, resumed.err
         assert _answers(visitor, path) == "what I found"
-        again = _shown(stack, id_)
+        again = _shown(client, id_)
         assert (again["attempt"], again["attempts"][-1]["origin"]) == (2, "resume")
         assert float(again["gpu_seconds"]) >= float(shown["gpu_seconds"]) > 0
 
-        assert stack.cli("workstation", "stop", id_).code == 0
+        Workstations(client).command(id_, "stop")
         assert client.wait(id_).state == "STOPPED"
         assert {file.path for file in client.outputs(id_).files} >= {"server.py", "notes.txt"}
     eventually(lambda: _held(stack) == (0, 0), "nothing to be held for it any more")
@@ -157,7 +157,7 @@ def test_left_alone_one_is_suspended_one_was_put_off_and_one_has_lived_long_enou
         assert other.workstation.suspends_at is not None
         assert (other.workstation.suspends_at - datetime.now(UTC)).total_seconds() > 3000
         for workstation in (idle, put_off):
-            assert stack.cli("workstation", "stop", "--force", workstation).code == 0
+            known.command(workstation, "stop", {"force": True})
         assert client.wait(put_off).state == "STOPPED"
 
 
