@@ -16,8 +16,6 @@ from shared.contracts.workstations import WorkstationRequest
 from tests.e2e.stacks import Stack, eventually
 from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.timeout(300)
-
 # Keeps what it is given in its workspace, beside what cannot be kept, and sends messages back.
 SERVER = """
 import pathlib, socket, time
@@ -137,7 +135,7 @@ def test_left_alone_one_is_suspended_one_was_put_off_and_one_has_lived_long_enou
     command = ("sh", "-c", LISTEN)
     with stack.client() as client:
         known = Workstations(client)
-        put_off = known.start(WorkstationRequest(command=command, idle_suspend_seconds=4)).id
+        put_off = known.start(WorkstationRequest(command=command, idle_suspend_seconds=12)).id
         eventually(lambda: _snoozed(known, put_off), "the one to be put off to have begun")
         idle = known.start(WorkstationRequest(command=command, idle_suspend_seconds=4)).id
         short = known.start(WorkstationRequest(command=command, max_lifetime_seconds=3)).id
