@@ -1,6 +1,8 @@
-"""How fast the local backend runs 100 jobs of /bin/true, records included: `python -m tests.bench.local_backend`."""
+"""How fast the local backend runs 100 jobs of /bin/true, records included, and what one costs of CPU time:
+`python -m tests.bench.local_backend`. CPU time says more than jobs/s on a machine that does other things too."""
 
 import asyncio
+import os
 import resource
 import subprocess
 import sys
@@ -65,6 +67,21 @@ async def _latency(client: LocalClient, observer: Observer) -> float:
         await asyncio.sleep(0.001)
 
 
+def _cpu_milliseconds(pid: int) -> float:
+    """Of the host and of every supervisor and command that it or they have waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in fields[11:15]) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def _spawned_milliseconds(times: int) -> float:
+    """What starting /bin/true by hand costs of CPU time, without any supervision."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for _ in range(times):
+        os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / times
+
+
 def _resident_megabytes(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -81,12 +98,18 @@ async def main() -> None:
         try:
             client, observer = LocalClient(root), Observer(root)
             await _host_answers(client)
+            before_all = _cpu_milliseconds(host.pid)
             for round_number in range(3):
                 answered, ended, looks = await _round(client, observer, round_number)
                 print(
                     f"local backend: {JOBS} launches answered in {answered:.2f} s, all ended and recorded in "
                     f"{ended:.2f} s ({JOBS / ended:.0f} jobs/s), {looks} looks"
                 )
+            await asyncio.sleep(3)  # until supervisors that wait for more are let go, and counted
+            spent_ms = (_cpu_milliseconds(host.pid) - before_all) / (3 * JOBS)
+            print(
+                f"{spent_ms:.1f} ms of CPU a job; starting /bin/true by hand costs {_spawned_milliseconds(200):.1f} ms"
+            )
             print(f"one job from launch to seen end: {1000 * await _latency(client, observer):.0f} ms")
             print(f"host: {_resident_megabytes(host.pid):.1f} MB resident")
             before = resource.getrusage(resource.RUSAGE_SELF).ru_utime

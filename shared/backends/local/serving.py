@@ -16,13 +16,13 @@ from shared.backends.local.orders import Order
 from shared.backends.local.supervisor import Supervisor
 
 # What Python may lose in a process without its garbage collector stays small.
-_ATTEMPTS_MAX = 100
+ATTEMPTS_MAX = 100
 
 
 def serve(root: str, channel: socket.socket, task: Task, spec_fd: int) -> None:
     """Supervise this attempt, then whatever the host hands over. `spec_fd` holds the lock on the attempt's spec."""
-    for _ in range(_ATTEMPTS_MAX):
-        if not supervise(root, task):
+    for left in reversed(range(ATTEMPTS_MAX)):
+        if not supervise(root, task) or left == 0:  # who asks takes what it is given
             return
         os.close(spec_fd)
         following = _ask(channel)
