@@ -108,7 +108,7 @@ def measure(stack: Stack, jobs: int, idle: int, spawned: float) -> int:
     print(
         f"{sum(spending.values()) / jobs * 1000:.1f} CPU ms/job in all; the biggest three costs: "
         + ", ".join(f"{name} {spending[name] / sum(spending.values()):.0%}" for name in dearest)
-        + "; `runner` is one supervisor and the command itself, a fork each"
+        + "; `runner` is the host, its supervisors and the commands"
     )
     print(f"services over {AIM_MEMORY_MB} MB: {', '.join(over) or 'none'}")
     return 0 if states == [State.SUCCEEDED] * jobs else 1
