@@ -164,7 +164,16 @@ async def running(
 ) -> AsyncIterator[RunningApi]:
     """The api under uvicorn in this event loop, until the block ends."""
     app, service, feed = create_app(settings)
-    config = uvicorn.Config(app, port=0, lifespan="on", log_config=None, access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        # Longer than a client keeps an idle connection (5 s): else one is closed while the next request goes out on it.
+        timeout_keep_alive=int(PATIENCE_SECONDS),
+    )
     server = _Server(config)
     serving = asyncio.create_task(server.serve())
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -28,7 +29,8 @@ async def _made(client: httpx.AsyncClient, count: int) -> list[Told]:
     for _ in range(count):
         answer = await client.post("/v1/pipelines", json=BODY)
         assert answer.status_code == 201, answer.text
-        made.append(Told({step["name"]: step["job"] for step in answer.json()["steps"]}))
+        jobs = {step["name"]: step["job"] for step in answer.json()["steps"]}
+        made.append(Told(jobs, attempts=Counter(jobs.keys())))
     return made
 
 
