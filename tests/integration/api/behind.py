@@ -15,6 +15,8 @@ from shared.contracts.queries import EndpointAnswer, EndpointAsked
 from tests.integration.api.conftest import Answering, RunningApi
 
 SECRET = "the-secret-of-the-port"
+FLOWS = 9_000
+"""Pieces that `/flows` sends, 10 ms or more between them."""
 SEGMENT = {"submission": "s1", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -80,7 +82,7 @@ class Process:
 
     async def _flow(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        while not self.released.is_set():
+        for _ in range(FLOWS):
             await send({"type": "http.response.body", "body": b"more", "more_body": True})
             await asyncio.sleep(0.01)
         await send({"type": "http.response.body", "body": b""})
