@@ -36,7 +36,7 @@ _SEGMENTS: Final = """
 SELECT job, attempt, submission, restart, gpu_milliseconds, ended_at, started_at, gpus
 FROM metering.segments WHERE job = ANY($1)
 """
-_OPEN: Final = """
+OPEN: Final = """
 SELECT 'reservation' AS what, job, ended_why AS detail FROM gatekeeper.reservations
 WHERE job = ANY($1) AND (gpus_ended_at IS NULL OR slot_ended_at IS NULL)
 UNION ALL SELECT 'place in the line', job, waits_for FROM gatekeeper.waiting WHERE job = ANY($1)
@@ -60,12 +60,12 @@ _DIGEST: Final = """
 SELECT md5(string_agg(row, '' ORDER BY row)) AS digest
 FROM (SELECT (to_jsonb(t) - 'answers')::text AS row FROM {table} AS t WHERE {job} = ANY($1)) AS rows
 """
-_UNSENT: Final = " UNION ALL ".join(
+UNSENT: Final = " UNION ALL ".join(
     f"SELECT '{service}' AS service, count(*) AS unsent FROM {service}.outbox WHERE sent_at IS NULL"
     for service in SERVICES
     if service != "api"
 )
-_DEAD: Final = " UNION ALL ".join(
+DEAD: Final = " UNION ALL ".join(
     f"SELECT '{service}' AS service, subject, error FROM {service}.dead_letters WHERE retried_at IS NULL"
     for service in SERVICES
 )
@@ -126,10 +126,10 @@ def judge(stand: Stand, load: Load) -> Verdict:
         (_JOBS, load.name),
         (_EVENTS, jobs),
         (_SEGMENTS, jobs),
-        (_OPEN, jobs),
+        (OPEN, jobs),
         (_STAGINGS, jobs),
-        (_UNSENT,),
-        (_DEAD,),
+        (UNSENT,),
+        (DEAD,),
     )
     _ran_once(load, verdict)
     _none_lost_none_made_twice(load, rows, verdict)

@@ -11,14 +11,18 @@ from tests.chaos.orders import Fault
 from tests.chaos.stand import GPUS, SLOTS, Stand
 from tests.chaos.storm import History, happen
 
+Happens = Callable[[Stand, int, Path, Sequence[Fault] | None], History]
 _SEEDS = random.SystemRandom()
 
 
 class Ground:
     """Histories one after the other, each told to `tell`."""
 
-    def __init__(self, folder: Callable[[], Path], *, slots: int = SLOTS, gpus: int = GPUS) -> None:
+    def __init__(
+        self, folder: Callable[[], Path], *, slots: int = SLOTS, gpus: int = GPUS, happens: Happens = happen
+    ) -> None:
         self._folder = folder
+        self._happens = happens
         self._slots = slots
         self._gpus = gpus
         self._stand: Stand | None = None
@@ -39,7 +43,7 @@ class Ground:
         """One history; what its seed does not say is chosen anew, and printed with it."""
         seed = _SEEDS.randrange(1 << 32) if seed is None else seed
         with a_ledger() as ledger:
-            history = happen(self.stand, seed, ledger, faults)
+            history = self._happens(self.stand, seed, ledger, faults)
         self.histories.append(history)
         print(f"history {next(self._number)}: {history}", file=sys.stderr, flush=True)
         if history.complaint is not None:

@@ -128,6 +128,11 @@ class Campaign:
     def over(self) -> bool:
         return not self._left and not self._frozen
 
+    def give_up(self) -> None:
+        """Wait for nobody any more."""
+        self.orders.disarm()
+        self._left = []
+
     def end(self) -> None:
         """Leave nothing armed and nobody frozen."""
         self.orders.disarm()

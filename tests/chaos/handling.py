@@ -1,0 +1,211 @@
+"""One history of a person who handles jobs while replicas are killed and frozen, and its judgement. Everything random
+comes from one seed."""
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from shared.runtime.failpoints import POINTS
+from tests.chaos import cleared, runs
+from tests.chaos.answers import untrue_answers
+from tests.chaos.handled import Handled
+from tests.chaos.orders import Campaign, Fault, random_faults
+from tests.chaos.person import Person, Verb, plan
+from tests.chaos.stand import Stand
+from tests.chaos.storm import FAULT_SECONDS, SETTLE_SECONDS, History
+from tests.chaos.versions import folds_to_something_else, versions
+
+JOBS: Final = 7
+PIPELINES: Final = 2
+MOVES: Final = 40
+_MORE_JOBS: Final = 3
+_MORE_MOVES: Final = 10
+_MORE_SECONDS: Final = 1.0
+_MOST_JOBS: Final = 200
+_LOOK_SECONDS: Final = 0.3
+_SHOWN: Final = 8
+_number = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Handling(History):
+    """What happened in one."""
+
+    commands: int = 0
+    effective: int = 0
+
+    def told(self) -> dict[str, Any]:
+        return super().told() | {"commands": self.commands}
+
+    def __str__(self) -> str:
+        return f"{self.commands} commands, {self.effective} of them in the logs; {super().__str__()}"
+
+
+def happen(stand: Stand, seed: int, ledger: Path, faults: Sequence[Fault] | None = None) -> Handling:
+    """Run the history of a seed, with the faults that are given or those that the seed makes. Never raises for what it
+    finds: that is in its complaint."""
+    rng = random.Random(seed)
+    faults = random_faults(rng) if faults is None else list(faults)
+    begun = time.monotonic()
+    history = _Going(stand, ledger, f"p{next(_number)}-{seed:x}", rng, faults)
+    complaint = None
+    try:
+        history.run()
+    except AssertionError as error:
+        complaint = f"{error}\nin {stand.home}"
+    finally:
+        history.end()
+    seconds = time.monotonic() - begun
+    done = tuple(history.campaign.done)
+    tries = history.person.tries
+    return Handling(seed, done, len(history.handled.made), seconds, complaint, len(tries), history.effective)
+
+
+class _Going:
+    """A history under way."""
+
+    def __init__(self, stand: Stand, ledger: Path, name: str, rng: random.Random, faults: Sequence[Fault]) -> None:
+        self.campaign = Campaign(stand.orders, faults)
+        self.handled = Handled(stand.patient(), ledger, name, rng)
+        self.person = Person(stand.patient, self.handled)
+        self.effective = 0
+        self._stand = stand
+        self._rng = rng
+        self._moves = plan(rng, MOVES)
+        self._restless = random.Random(rng.random())
+
+    def run(self) -> None:
+        """All of it, and what is found at the end of each part."""
+        self.handled.submit(JOBS, PIPELINES)
+        self.campaign.begin()
+        self._handle()
+        self._let_end()
+        self._judge_settled()
+        self._delete_all()
+        self._judge_deleted()
+
+    def end(self) -> None:
+        """Leave nothing armed, frozen or open."""
+        self.campaign.end()
+        self.person.close()
+
+    def _handle(self) -> None:
+        """The person goes on for as long as a fault waits for somebody to pass, and jobs keep coming."""
+        failed: list[BaseException] = []
+
+        def act() -> None:
+            try:
+                moves = self._moves
+                while moves:
+                    for move in moves:
+                        self.person.make(move)
+                    moves = plan(self._restless, _MORE_MOVES) if self.campaign.waits_for else []
+            except BaseException as error:
+                failed.append(error)
+
+        acting = threading.Thread(target=act)
+        acting.start()
+        try:
+            self._watch(acting)
+        finally:
+            self.campaign.give_up()
+            acting.join()
+        for error in failed:
+            raise AssertionError(f"the person could not go on: {error!r}") from error
+
+    def _watch(self, acting: threading.Thread) -> None:
+        submitted = looked = time.monotonic()
+        deadline = time.monotonic() + FAULT_SECONDS
+        while acting.is_alive() or not self.campaign.over:
+            self.campaign.step()
+            now = time.monotonic()
+            if self.campaign.waits_for and now - submitted > _MORE_SECONDS and len(self.handled.made) < _MOST_JOBS:
+                self.handled.submit(_MORE_JOBS, 1)
+                submitted = now
+            if now - looked > _LOOK_SECONDS:
+                _none(cleared.alive_too_long(self._stand, self.handled))
+                looked = time.monotonic()
+            waits_for = ", ".join(str(fault) for fault in self.campaign.waits_for)
+            assert now < deadline or not waits_for, f"nobody passed in {FAULT_SECONDS} s: {waits_for}"
+            time.sleep(0.02)
+
+    def _let_end(self) -> None:
+        """Whoever is paused is resumed or stopped, whoever is held is released, until every job has ended and nothing
+        is open."""
+
+        def rest() -> list[str]:
+            rows = cleared.states(self._stand, self.handled)
+            for job, row in rows.items():
+                verb: Verb | None = None
+                if row["state"] == "PAUSED":
+                    verb = "resume" if self._rng.random() < 0.7 else "stop"
+                elif row["state"] == "QUEUED" and row["held"]:
+                    verb = "release"
+                if verb is not None:
+                    (answer,) = self.person.ask_at_once([(verb, job)])
+                    if answer.status == httpx.codes.CONFLICT and verb == "resume":
+                        self.person.ask_at_once([("stop", job)])
+            paused = [f"{job} is PAUSED" for job, row in rows.items() if row["state"] == "PAUSED"]
+            return [*paused, *cleared.still_open(self._stand, self.handled)]
+
+        self._until_nothing(rest)
+
+    def _judge_settled(self) -> None:
+        stand, handled = self._stand, self.handled
+        told = versions(stand, list(handled.made))
+        self.effective = sum(len(one.asked) for one in told.values())
+        lines, ends = handled.lines(), runs.Ends.read(stand, handled)
+        costly = sum(POINTS[fault.point].costs_the_run for fault in self.campaign.done)
+        casualties = runs.without_an_end(lines, ends) | runs.lost(told)
+        wrong = [f"{job} is lost" for job in handled.made if job not in told]
+        wrong += [what for one in told.values() for what in one.wrong]
+        wrong += folds_to_something_else(stand, told)
+        wrong += [*ends.twice, *runs.ran_once(lines), *runs.in_order(lines, ends)]
+        wrong += runs.found_what_was_written(handled, lines, casualties)
+        wrong += runs.untrue_ends(handled, told, lines, casualties)
+        if len(casualties) > costly:
+            wrong.append(f"{len(casualties)} attempts have no end, and {costly} supervisors were killed: {casualties}")
+        wrong += cleared.dead_letters(stand)
+        _none(wrong)
+        self._until_nothing(lambda: list(runs.metered_as_it_ran(stand, handled, ends, casualties)))
+
+    def _delete_all(self) -> None:
+        there = list(cleared.states(self._stand, self.handled))
+        self._rng.shuffle(there)
+        for job in there:
+            (answer,) = self.person.ask_at_once([("delete", job)])
+            assert answer.status == httpx.codes.NO_CONTENT, f"a job that has ended cannot be deleted: {answer}"
+
+    def _judge_deleted(self) -> None:
+        stand, handled = self._stand, self.handled
+        self._until_nothing(lambda: [*cleared.left_behind(stand, handled), *cleared.still_open(stand, handled)])
+        told = versions(stand, list(handled.made))
+        self.effective = sum(len(one.asked) for one in told.values())
+        wrong = [what for one in told.values() for what in one.wrong]
+        wrong += untrue_answers(self.person.tries, told, handled.pipelines)
+        wrong += runs.ran_once(handled.lines())
+        wrong += cleared.dead_letters(stand)
+        _none(wrong)
+
+    def _until_nothing(self, found: Callable[[], list[str]]) -> None:
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while left := found():
+            assert time.monotonic() < deadline, f"still so after {SETTLE_SECONDS} s:\n  {_listed(left)}"
+            time.sleep(_LOOK_SECONDS)
+
+
+def _none(wrong: Sequence[str] | Any) -> None:
+    found = list(wrong)
+    assert not found, f"wrong:\n  {_listed(found)}"
+
+
+def _listed(found: Sequence[str]) -> str:
+    more = [f"… and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return "\n  ".join([*found[:_SHOWN], *more])
