@@ -102,7 +102,12 @@ def test_a_suspended_workstation_holds_nothing_and_has_its_files_and_port_again_
         cookie = f"tidegate-workstation={visitor.cookies['tidegate-workstation']}"
         origin = stack.endpoint["url"]
         socket_url = urlsplit(urljoin(origin, path))._replace(scheme="ws").geturl()
-        with connect(socket_url, additional_headers={"Cookie": cookie, "Origin": origin}, proxy=None) as socket:
+        with connect(
+            socket_url,
+            additional_headers={"Cookie": cookie, "Origin": origin},
+            proxy=None,
+            open_timeout=PATIENCE_SECONDS,
+        ) as socket:
             socket.send("there and")
             assert socket.recv() == "there and back"
 

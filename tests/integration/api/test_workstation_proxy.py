@@ -8,10 +8,12 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
 
 from services.api import proxy, proxy_socket, proxy_target
 from tests.integration.api.behind import FLOWS, SECRET, Process, Watcher, a_workstation, comes_up, goes_down, listening
 from tests.integration.api.conftest import ACME_USER, Answering, RunningApi, eventually
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -42,7 +44,12 @@ def _to(workstation: str, path: str = "/") -> str:
 
 def _socket(api: RunningApi, workstation: str, path: str = "/socket", **more: str) -> connect:
     url = f"{api.url.replace('http', 'ws', 1)}{_to(workstation, path)}"
-    return connect(url, additional_headers={"Authorization": f"Bearer {ACME_USER}"} | more, proxy=None)
+    return connect(
+        url,
+        additional_headers={"Authorization": f"Bearer {ACME_USER}"} | more,
+        proxy=None,
+        open_timeout=PATIENCE_SECONDS,
+    )
 
 
 async def test_passes_a_request_as_it_is_but_for_the_prefix(rin: httpx.AsyncClient, desk: str) -> None:
@@ -152,7 +159,10 @@ async def test_a_websocket_passes_both_ways(api: RunningApi, desk: str) -> None:
 async def test_a_websocket_has_the_subprotocol_that_the_process_chose(api: RunningApi, desk: str) -> None:
     url = f"{api.url.replace('http', 'ws', 1)}{_to(desk, '/socket')}"
     headers = {"Authorization": f"Bearer {ACME_USER}"}
-    async with connect(url, additional_headers=headers, subprotocols=["v1.kernel", "other"], proxy=None) as socket:  # type: ignore[list-item]
+    wanted = [Subprotocol("v1.kernel"), Subprotocol("other")]
+    async with connect(
+        url, additional_headers=headers, subprotocols=wanted, proxy=None, open_timeout=PATIENCE_SECONDS
+    ) as socket:
         assert socket.subprotocol == "v1.kernel"
 
 

@@ -11,6 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening
 from tests.integration.api.conftest import UMBRA_USER, Answering, RunningApi, running, settings_for
+from tests.patience import PATIENCE_SECONDS
 
 COOKIE = "tidegate-workstation"
 
@@ -195,7 +196,9 @@ async def test_a_websocket_is_refused_before_it_opens(api: RunningApi, rin: http
     ours = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}", "Origin": f"http://{host}"}
     for headers, status in OPENINGS:
         given = {name: ours[name] if "OURS" in value else value for name, value in headers.items()}
-        opening = connect(f"ws://{host}{_to(desk, '/socket')}", additional_headers=given, proxy=None)
+        opening = connect(
+            f"ws://{host}{_to(desk, '/socket')}", additional_headers=given, proxy=None, open_timeout=PATIENCE_SECONDS
+        )
         if status == 101:
             async with opening as socket:
                 assert COOKIE not in str(await socket.recv())
@@ -213,7 +216,12 @@ async def test_a_websocket_to_any_other_place_is_refused(api: RunningApi, rin: h
         ("/v1/events", {"Authorization": rin.headers["authorization"]}, 403),
     ):
         with pytest.raises(InvalidStatus) as refused:
-            async with connect(f"{api.url.replace('http', 'ws', 1)}{path}", additional_headers=headers, proxy=None):
+            async with connect(
+                f"{api.url.replace('http', 'ws', 1)}{path}",
+                additional_headers=headers,
+                proxy=None,
+                open_timeout=PATIENCE_SECONDS,
+            ):
                 pass
         assert refused.value.response.status_code == status, path
 
