@@ -3,16 +3,19 @@
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from shared.runtime.failpoints import POINTS
 
 Word = Literal["kill", "stop"]
+_LOOK_SECONDS: Final = 0.02
+_ASLEEP_SECONDS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,11 @@ class Orders:
 
 @dataclass
 class Campaign:
-    """Faults of one history under way: armed again until each was obeyed as often as it says."""
+    """Faults of one history under way: armed again until each was obeyed as often as it says.
+
+    A thread of its own sees to it: where both replicas of the api are frozen, whoever asks it something waits in vain
+    until they are woken.
+    """
 
     orders: Orders
     faults: Sequence[Fault]
@@ -91,14 +98,53 @@ class Campaign:
     """What happened: one entry for each process that was killed or frozen."""
     _left: list[Fault] = field(default_factory=list)
     _frozen: dict[int, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ended: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> None:
         for fault in self.faults:
             self.orders.arm(fault)
         self._left = list(self.faults)
+        threading.Thread(target=self._go_on, daemon=True).start()
 
     def step(self) -> None:
         """Look what was obeyed, arm what follows at once, wake what has slept long enough."""
+        with self._lock:
+            self._look()
+            for pid, until in list(self._frozen.items()):
+                if time.monotonic() >= until:
+                    self._wake(pid)
+
+    def give_up(self) -> None:
+        """Wait for nobody any more."""
+        with self._lock:
+            self.orders.disarm()
+            self._look(following=False)
+            self._left = []
+
+    @property
+    def waits_for(self) -> list[Fault]:
+        """What nobody has obeyed yet."""
+        return list(self._left)
+
+    @property
+    def over(self) -> bool:
+        with self._lock:
+            return not self._left and not self._frozen
+
+    def end(self) -> None:
+        """Leave nothing armed and nobody frozen."""
+        self._ended.set()
+        self.give_up()
+        with self._lock:
+            for pid in list(self._frozen):
+                self._wake(pid)
+
+    def _go_on(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self.step()
+
+    def _look(self, *, following: bool = True) -> None:
         for fault in list(self._left):
             pid = self.orders.obeyed(fault)
             if pid is None:
@@ -107,39 +153,23 @@ class Campaign:
             self.done.append(replace(fault, times=1))
             if fault.word == "stop":
                 self._frozen[pid] = time.monotonic() + fault.seconds
-            if fault.times > 1:
-                following = replace(fault, times=fault.times - 1, nth=1)
-                self.orders.arm(following)
-                self._left.append(following)
-        for pid, until in list(self._frozen.items()):
-            if time.monotonic() >= until:
-                self._wake(pid)
-
-    @property
-    def waits_for(self) -> list[Fault]:
-        """What nobody has obeyed yet."""
-        return list(self._left)
-
-    @property
-    def frozen(self) -> tuple[int, ...]:
-        return tuple(self._frozen)
-
-    @property
-    def over(self) -> bool:
-        return not self._left and not self._frozen
-
-    def give_up(self) -> None:
-        """Wait for nobody any more."""
-        self.orders.disarm()
-        self._left = []
-
-    def end(self) -> None:
-        """Leave nothing armed and nobody frozen."""
-        self.orders.disarm()
-        for pid in self.frozen:
-            self._wake(pid)
+            if fault.times > 1 and following:
+                again = replace(fault, times=fault.times - 1, nth=1)
+                self.orders.arm(again)
+                self._left.append(again)
 
     def _wake(self, pid: int) -> None:
         del self._frozen[pid]
+        deadline = time.monotonic() + _ASLEEP_SECONDS
+        while _state(pid) not in ("T", None) and time.monotonic() < deadline:
+            time.sleep(0.001)  # it has moved its order, and is about to freeze itself
         with suppress(ProcessLookupError):  # killed while it slept
             os.kill(pid, signal.SIGCONT)
+
+
+def _state(pid: int) -> str | None:
+    """The letter that stat(5) of proc has for it; None where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
