@@ -1,6 +1,8 @@
 """That nothing is open once every job is settled, and that nothing is left once every job is deleted."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from services.stager.removal import is_fence
@@ -81,12 +83,17 @@ def left_behind(stand: Stand, handled: Handled) -> list[str]:
     rows, tombstones = stand.rows((_ROWS, jobs, list(handled.pipelines)), (_GIVEN_UP, jobs))
     found = [f"a {row['what']}: {row['name']}" for row in rows]
     found += [f"no tombstone of {job}" for job in sorted(set(jobs) - {row["job"] for row in tombstones})]
-    blobs = (file for file in stand.place.blobs.rglob("*") if file.is_file())
-    found += [f"the blob {file.relative_to(stand.place.blobs)}" for file in blobs]
-    for folder in (stand.place.local / layout.WORK).glob("*/*"):
-        if folder.name in handled.made:
-            files = (file for file in folder.rglob("*") if not file.is_dir() and not is_fence(file.name))
-            found += [f"the file {file.relative_to(stand.place.local)}" for file in files]
+    found += [f"the blob {name}" for name in _files(stand.place.blobs)]
+    for name in _files(stand.place.local / layout.WORK):
+        _, job, *_, last = name.split("/")
+        if job in handled.made and not is_fence(last):
+            found.append(f"the file {name}")
     marks = (stand.place.local / "staging").glob("*")
     found += [f"the mark {file.name}" for file in marks if file.name.split(".")[1] in handled.made]
     return found
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The names of all files below, while others remove them."""
+    for place, _, names in os.walk(folder):
+        yield from (os.path.relpath(f"{place}/{name}", folder) for name in names)
