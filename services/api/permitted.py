@@ -21,19 +21,20 @@ NOT_OFFERED: Final[Mapping[str, str]] = {"recopy": "copying outputs again is not
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is true around a job: the snapshot that its spec names, whether a step of its pipeline has not ended, and
-    the steps of that which were deleted, as (index, name)."""
+    """What is true around a job: the snapshot that its spec names, whether a step of its pipeline has not ended, the
+    last step after it that did not succeed, and the steps which were deleted, as (index, name)."""
 
     snapshot: str | None = None
     is_stored: bool = True
     pipeline_moves: bool = False
+    needed_by: str | None = None
     deleted_steps: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> "Around":
         """From the columns of `reads.AROUND`."""
         gone = tuple((step["index"], step["name"]) for step in row["gone"] or ())
-        return cls(row["snapshot"], row["stored"], row["moves"], gone)
+        return cls(row["snapshot"], row["stored"], row["moves"], row["needed_by"], gone)
 
 
 NOTHING_AROUND: Final = Around()
@@ -99,6 +100,11 @@ def _why_not(record: JobRecord, kind: str, around: Around) -> str | None:
         return (
             f"its pipeline {record.pipeline.id} has not ended, and a step may need what this one left: "
             "wait for its end, or stop it"
+        )
+    if kind == "delete" and around.needed_by is not None:
+        return (
+            f"step {around.needed_by} did not succeed, and could not be retried without this one: "
+            "delete the steps that did not succeed first, from the last on"
         )
     return None
 

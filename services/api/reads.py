@@ -22,6 +22,11 @@ _AROUND: Final = f"""
         SELECT FROM jobs AS step
         WHERE step.pipeline = job.pipeline AND step.state NOT IN ('SUCCEEDED', 'FAILED', 'STOPPED')
     ) AS moves,
+    (
+        SELECT step.record -> 'pipeline' ->> 'step' FROM jobs AS step
+        WHERE step.pipeline = job.pipeline AND step.id > job.id AND step.state <> 'SUCCEEDED'
+        ORDER BY step.id DESC LIMIT 1
+    ) AS needed_by,
     (SELECT gone FROM pipelines WHERE pipelines.id = job.pipeline) AS gone
 """
 

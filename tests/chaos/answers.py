@@ -15,7 +15,7 @@ from shared.lifecycle.advance import advance
 from shared.lifecycle.inputs import AnyCommand, Retry, Stop
 from shared.lifecycle.pipeline import PipelineCommand, ask_pipeline
 from shared.lifecycle.record import JobRecord
-from shared.lifecycle.states import TERMINAL
+from shared.lifecycle.states import TERMINAL, State
 from tests.chaos.person import Try
 from tests.chaos.versions import Asked, Versions
 
@@ -113,6 +113,8 @@ class _Judge:
         if why.startswith(f"its pipeline {met[0].pipeline.id} has not ended"):
             around = [record for job in steps for record in self._told[job].met(one.sent, one.answered)]
             return any(record.state not in TERMINAL for record in around)
+        if one.verb == "delete" and self._names_a_step_without_success(why, one, steps):
+            return True
         return self._names_a_deleted_step(why, steps, one.answered)
 
     def _right_of_pipeline(self, one: Try) -> bool:
@@ -130,6 +132,12 @@ class _Judge:
             if there and ask_pipeline(there, command, _NOW).outcome.why == why:
                 return True
         return False
+
+    def _names_a_step_without_success(self, why: str, one: Try, steps: Sequence[str]) -> bool:
+        later = [job for job in steps if job > one.target]
+        met = [record for job in later for record in self._told[job].met(one.sent, one.answered)]
+        failed = {_step_name(record) for record in met if record.state in TERMINAL - {State.SUCCEEDED}}
+        return any(why.startswith(f"step {name} did not succeed, and could not be retried") for name in failed)
 
     def _names_a_deleted_step(self, why: str, steps: Sequence[str], moment: float) -> bool:
         named = [job for job in steps if f"step {_step_name(self._told[job].last)} was deleted" in why]

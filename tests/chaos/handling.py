@@ -177,9 +177,7 @@ class _Going:
         self._until_nothing(lambda: list(runs.metered_as_it_ran(stand, handled, ends, casualties)))
 
     def _delete_all(self) -> None:
-        there = list(cleared.states(self._stand, self.handled))
-        self._rng.shuffle(there)
-        for job in there:
+        for job in sorted(cleared.states(self._stand, self.handled), reverse=True):  # the later step goes first
             (answer,) = self.person.ask_at_once([("delete", job)])
             assert answer.status == httpx.codes.NO_CONTENT, f"a job that has ended cannot be deleted: {answer}"
 

@@ -139,7 +139,7 @@ async def test_a_pipeline_shows_the_steps_that_were_deleted_and_goes_with_the_la
     await play.tell([export], *RUNS, "exits 3", *LET_GO)
     pipeline = (await rin.get("/v1/pipelines")).json()["items"][0]
     assert (pipeline["word"], pipeline["actions"]["retry"]["allowed"]) == ("partial", True)
-    await deleted(rin, train)
+    await play.forget([train])
     shown = (await rin.get(f"/v1/pipelines/{pipeline['id']}")).json()
     assert shown["word"] == "partial"
     assert [step["name"] for step in shown["steps"] if step["deleted_at"]] == ["train"]
@@ -150,10 +150,38 @@ async def test_a_pipeline_shows_the_steps_that_were_deleted_and_goes_with_the_la
     }
     refused = await rin.post(f"/v1/pipelines/{pipeline['id']}/retry")
     assert refused.json()["detail"] == f"retry is not possible: {shown['actions']['retry']['why_not']}"
-    for job in (export, eval_):
+    for job in (eval_, export):
         await deleted(rin, job)
     assert (await rin.get(f"/v1/pipelines/{pipeline['id']}")).status_code == 404
     assert (await rin.get("/v1/pipelines")).json()["items"] == []
+
+
+async def test_steps_are_deleted_from_the_last_on_while_one_could_be_retried(
+    play: Play, rin: httpx.AsyncClient
+) -> None:
+    ((train,), (export,), (eval_,)) = await play.steps(1, "train", "export", "eval")
+    await play.tell([train], *RUNS, "exits 0", *LET_GO)
+    await play.tell([export], *RUNS, "exits 3", *LET_GO)
+    for job, step in ((train, "eval"), (export, "eval")):
+        refused = await rin.delete(f"/v1/jobs/{job}")
+        assert refused.status_code == 409
+        assert refused.json()["detail"] == (
+            f"delete is not possible: step {step} did not succeed, and could not be retried without this one: "
+            "delete the steps that did not succeed first, from the last on"
+        )
+    (pipeline,) = (await rin.get("/v1/pipelines")).json()["items"]
+    assert pipeline["actions"]["retry"]["allowed"]
+    for job in (eval_, export, train):
+        await deleted(rin, job)
+    assert (await rin.get(f"/v1/pipelines/{pipeline['id']}")).status_code == 404
+
+
+async def test_steps_that_all_succeeded_are_deleted_in_any_order(play: Play, rin: httpx.AsyncClient) -> None:
+    ((train,), (eval_,)) = await play.steps(1, "train", "eval")
+    for job in (train, eval_):
+        await play.tell([job], *RUNS, "exits 0", *LET_GO)
+    for job in (train, eval_):
+        await deleted(rin, job)
 
 
 async def test_a_submit_that_is_not_yet_committed_keeps_its_snapshot(api: RunningApi, play: Play) -> None:
