@@ -48,6 +48,8 @@ def stop(
     wait: Annotated[bool, typer.Option("--wait", help="return when it has ended")] = False,
     as_json: AsJson = False,
 ) -> None:
+    if force and grace is not None:
+        raise typer.BadParameter("--force kills at once, without a grace: give --force or --grace, not both")
     body = {"force": force} | ({} if grace is None else {"grace_seconds": grace})
     _act(ids, Asked("stop", body, until=ended if wait else None), as_json=as_json)
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, cast, get_args
 
 import typer
 
-from shared.contracts.durations import in_words, parse_duration
+from shared.contracts.durations import GRAMMAR_WITH_UNITS, in_words, parse_duration
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.record import Signal
 
@@ -33,14 +33,18 @@ def grace(text: str) -> int:
     if re.fullmatch("[0-9]{1,9}", text) and int(text):
         raise typer.BadParameter(f"{text!r} has no unit: give {text}s or {text}m")
     try:
-        return parse_duration(text, most=LONGEST_GRACE_SECONDS)
+        return parse_duration(text, most=LONGEST_GRACE_SECONDS, forms=GRAMMAR_WITH_UNITS)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
 def stop_grace(text: str) -> int:
-    """The seconds of `stop --grace`, where a bare number is seconds and 0 none."""
-    return int(text) if re.fullmatch("[0-9]{1,5}", text) and int(text) <= LONGEST_GRACE_SECONDS else grace(text)
+    """The seconds of `stop --grace`, where a bare number is seconds and 0, in whatever form, none."""
+    seconds = f"{text}s" if re.fullmatch("[0-9]{1,15}", text) else text
+    try:
+        return parse_duration(seconds, least=0, most=LONGEST_GRACE_SECONDS, forms=f"30 (seconds), {GRAMMAR_WITH_UNITS}")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def signal(text: str) -> Signal:

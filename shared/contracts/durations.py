@@ -11,10 +11,11 @@ from typing import Final
 from shared.contracts.snapshot import shown
 from shared.contracts.spec import MAX_TIME_LIMIT_SECONDS
 
-GRAMMAR: Final = (
-    "90 (minutes), 45s, 30m, 8h, 2d, 1h30m, 5:30 (min:s), 1:30:00 (h:min:s), 2-12 (d-h), 2-12:30 or 2-12:30:00"
+GRAMMAR_WITH_UNITS: Final = (
+    "45s, 30m, 8h, 2d, 1h30m, 5:30 (min:s), 1:30:00 (h:min:s), 2-12 (d-h), 2-12:30 or 2-12:30:00"
 )
-"""Every form, as it is shown to whoever gave another one."""
+GRAMMAR: Final = f"90 (minutes), {GRAMMAR_WITH_UNITS}"
+"""Every form, as it is shown to whoever gave another one; the first is for options whose bare number is no minutes."""
 
 _NUMBER: Final = "[0-9]{1,15}"
 _SLURM: Final = re.compile(
@@ -31,18 +32,19 @@ _BELOW: Final = {"h": 24, "m": 60, "hm": 60, "s": 60, "ms": 60, "hs": 60}
 _NAMES: Final = {"h": "hours", "m": "minutes", "hm": "minutes", "s": "seconds", "ms": "seconds", "hs": "seconds"}
 
 
-def parse_duration(text: str, *, most: int = MAX_TIME_LIMIT_SECONDS) -> int:
-    """Seconds, 1 to `most`. ValueError with a sentence for everything else, whatever was given."""
+def parse_duration(text: str, *, least: int = 1, most: int = MAX_TIME_LIMIT_SECONDS, forms: str = GRAMMAR) -> int:
+    """Seconds, `least` (0 or 1) to `most`. ValueError with a sentence for everything else, whatever was given; `forms`
+    are those that it tells of."""
     match = _UNITS.fullmatch(text) or _SLURM.fullmatch(text)
     if match is None:
-        raise ValueError(f"{shown(text)} is no duration: give it as {GRAMMAR}")
+        raise ValueError(f"{shown(text)} is no duration: give it as {forms}")
     parts = {name: int(number) for name, number in match.groupdict().items() if number is not None}
     for name in list(parts)[1:]:
         if parts[name] >= _BELOW[name]:
             right = f"after a larger part there are less than {_BELOW[name]}"
             raise ValueError(f"{shown(text)} has {parts[name]} {_NAMES[name]}: {right}")
     seconds = sum(number * _LENGTHS.get(name, 1) for name, number in parts.items())
-    if seconds == 0:
+    if seconds < least:
         raise ValueError(f"{shown(text)} is no time at all: the least is 1s")
     if seconds > most:
         raise ValueError(f"{shown(text)} is {in_words(seconds)}: the most is {in_words(most)}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.cli import commands, main
-from tests.unit.cli.given import JOB, OTHER, PIPELINE, a_job, an_attempt
+from tests.unit.cli.given import JOB, NOON, OTHER, PIPELINE, a_job, an_attempt
 from tests.unit.cli.server import Answer, Answers, Asked, answering
 
 Run = Callable[..., tuple[int, str, str]]
@@ -125,6 +125,25 @@ def test_who_waits_for_a_resumed_job_hears_of_its_pause_and_waits_on(run: Any) -
         f"what to do: go on with: tidegate resume {JOB} (this command waits for it)",
         "attempt 3 (resumed)",
     ]
+
+
+def test_a_stop_by_force_has_no_grace(run: Any) -> None:
+    with run(lambda *_: (200, job("RUNNING"))) as (tidegate, asked):
+        code, _, said = tidegate("stop", "--force", "--grace", "30s", JOB)
+        assert (code, asked.requests) == (2, [])
+        assert "--force kills at once, without a grace" in " ".join(said.replace("│", " ").split())
+
+
+def test_a_pipeline_is_deleted_from_its_last_step_on(run: Any) -> None:
+    named = {"tenant": "acme", "project": "vision", "user": "rin", "name": "train", "submitted_at": NOON.isoformat()}
+    steps = [
+        {"job": one, "name": f"step-{index}", "index": index, "state": "FAILED", "desired_state": "run"}
+        for index, one in enumerate((JOB, OTHER))
+    ]
+    shown = named | {"id": PIPELINE, "word": "failed", "steps": steps}
+    with run(lambda method, *_: (200, shown) if method == "GET" else (204, None)) as (tidegate, asked):
+        assert tidegate("delete", PIPELINE) == (0, f"{PIPELINE} deleted\n", "")
+        assert asked.of("DELETE") == [f"/v1/jobs/{OTHER}", f"/v1/jobs/{JOB}"]
 
 
 def test_delete_asks_nothing_in_a_pipe(run: Any) -> None:

@@ -67,6 +67,33 @@ def test_a_grace_needs_a_unit_but_for_that_of_stop() -> None:
     assert limits.grace("30s") == 30
     with pytest.raises(typer.BadParameter, match="'30' has no unit: give 30s or 30m"):
         limits.grace("30")
-    assert [limits.stop_grace(text) for text in ("0", "30", "2m")] == [0, 30, 120]
-    with pytest.raises(typer.BadParameter, match="the most is 1 d"):
-        limits.stop_grace("25h")
+    assert [limits.stop_grace(text) for text in ("30", "2m", "1:30", "86400")] == [30, 120, 90, 86_400]
+
+
+@pytest.mark.parametrize("text", ["0", "00", "0s", "0m", "0:00"])
+def test_only_a_stop_may_have_no_grace(text: str) -> None:
+    assert limits.stop_grace(text) == 0
+    with pytest.raises(typer.BadParameter, match="is no time at all: the least is 1s"):
+        limits.grace(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "'x' is no duration: give it as 30 (seconds), 45s, 30m, 8h, "),
+        ("-5", "'-5' is no duration: give it as 30 (seconds), "),
+        ("86401", "'86401s' is 1 d 1 s: the most is 1 d"),
+        ("25h", "'25h' is 1 d 1 h: the most is 1 d"),
+    ],
+)
+def test_a_grace_of_a_stop_that_is_not_right_is_refused_in_its_own_forms(text: str, said: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        limits.stop_grace(text)
+    assert str(refused.value).startswith(said)
+    assert "minutes" not in str(refused.value)
+
+
+def test_what_a_grace_cannot_be_is_refused_without_the_bare_number_that_it_does_not_take() -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        limits.grace("x")
+    assert str(refused.value).startswith("'x' is no duration: give it as 45s, 30m, ")
