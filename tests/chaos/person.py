@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import httpx
@@ -77,7 +77,7 @@ class Try:
     answered: float
     status: int | None
     detail: str = ""
-    view: Mapping[str, Any] | None = None
+    view: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 class Person:
