@@ -1,25 +1,38 @@
-"""What was seen of an attempt, one line per fact: when, by whom, and what, in the order of the times."""
+"""What was seen of an attempt, one line per fact: when, by whom, and what, in the order in which it happened."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
-from typing import Final
+from typing import NamedTuple
 
-from services.cli.escapes import marked
+from services.cli.escapes import marked, printable
 from shared.lifecycle.facts import AnyFact
-from shared.lifecycle.seen import words
+from shared.lifecycle.seen import happened, words
 
-_SOURCE_CELLS: Final = 17
+
+class Told(NamedTuple):
+    """What happened, when, and who says so."""
+
+    at: datetime
+    who: str
+    what: str
 
 
 def evidence_lines(facts: Iterable[AnyFact], day: date) -> list[str]:
     """The lines; the job's own id in a place is left out, since it stands above them."""
-    ordered = sorted(facts, key=lambda fact: (fact.at, fact.version.epoch, fact.version.n))
-    return [seen_line(fact.at, fact.source, words(fact), fact.job, day) for fact in ordered]
+    ordered = sorted(facts, key=lambda fact: (happened(fact), fact.at, fact.version.epoch, fact.version.n))
+    told = [Told(happened(fact), fact.source, words(fact)) for fact in ordered]
+    return seen_lines(told, ordered[0].job, day) if ordered else []
 
 
-def seen_line(at: datetime, who: str, what: str, job: str, day: date) -> str:
-    """One thing that was seen."""
-    return f"[dim]{clock(at, day)}  {marked(who):<{_SOURCE_CELLS}}[/] {marked(what.replace(job, '…'))}"
+def seen_lines(told: Sequence[Told], job: str, day: date) -> list[str]:
+    """One line each; their columns are as wide as what stands in them."""
+    times = [clock(one.at, day) for one in told]
+    sources = [printable(one.who) for one in told]
+    time_cells, source_cells = max(map(len, times), default=0), max(map(len, sources), default=0)
+    return [
+        f"[dim]{time:>{time_cells}}  {marked(source.ljust(source_cells))}[/] {marked(one.what.replace(job, '…'))}"
+        for time, source, one in zip(times, sources, told, strict=True)
+    ]
 
 
 def clock(at: datetime, day: date) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from services.cli.escapes import marked
-from services.cli.evidence import clock, seen_line
+from services.cli.evidence import Told, clock, seen_lines
 from services.cli.given import checked
 from services.cli.output import ago, duration, out, print_json, state_text
 from services.cli.session import connect
@@ -61,14 +61,19 @@ def _evidence(told: dict[str, Any], now: datetime) -> Iterator[str]:
             else ""
         )
         yield f"  [dim]seen{marked(more)}[/]"
-    day, attempt = now.astimezone().date(), 1
-    for seen in every[-_MOST_SEEN:]:
+    newest, attempt = every[-_MOST_SEEN:], 1
+    lines = seen_lines([_told(seen) for seen in newest], told["job"], now.astimezone().date())
+    for seen, line in zip(newest, lines, strict=True):
         if seen.get("attempt", 1) != attempt:
             attempt = seen["attempt"]
             yield f"  [dim]attempt {attempt}[/]"
-        at, where, who = datetime.fromisoformat(seen["at"]), seen.get("where"), seen["seen_by"]
-        on = "" if where is None or where in who or where in seen["what"] else f" (on {where})"
-        yield f"  {seen_line(at, who, seen['what'] + on, told['job'], day)}"
+        yield f"  {line}"
+
+
+def _told(seen: dict[str, Any]) -> Told:
+    where, who, what = seen.get("where"), seen["seen_by"], seen["what"]
+    on = "" if where is None or where in who or where in what else f" (on {where})"
+    return Told(datetime.fromisoformat(seen["at"]), who, what + on)
 
 
 def _row(label: str, value: str) -> str:

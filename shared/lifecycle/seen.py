@@ -8,14 +8,16 @@ from pydantic import AwareDatetime
 
 from shared.lifecycle import facts as f
 from shared.lifecycle.picture import segment_of
+from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.record import Attempt, JobRecord
+from shared.lifecycle.states import Desired
 
 MOST: Final = 20
 """What is told of one attempt at most, the newest."""
 
 
 class Seen(f.Frozen):
-    """One thing that was seen: `where` is a cluster, or a place on it; `seen_by` who says so."""
+    """One thing that was seen: `where` is a cluster, or a place on it; `at` when it happened, `seen_by` who says so."""
 
     attempt: int
     what: str
@@ -25,7 +27,8 @@ class Seen(f.Frozen):
 
 
 def evidence(record: JobRecord) -> list[Seen]:
-    """Of every attempt that is kept what was seen of it, oldest first; of older ones how they ended."""
+    """Of every attempt that is kept what was seen of it, in the order in which it happened; of older ones how they
+    ended."""
     found: list[Seen] = []
     for attempt in record.attempts:
         told = sorted(_of(record, attempt), key=lambda seen: seen.at)
@@ -45,13 +48,40 @@ def _of(record: JobRecord, attempt: Attempt) -> Iterator[Seen]:
         what = "let through its gates" if attempt.admission else "found at the backend, and taken as let through"
         yield Seen(attempt=attempt.number, what=what, at=attempt.admitted_at, seen_by="gatekeeper")
     clusters = [fact.cluster for fact in attempt.evidence if isinstance(fact, f.Accepted)]
-    for fact in attempt.evidence:
+    if attempt is record.current and (wished := _wished(record)) is not None:
+        yield wished
+    for fact in sorted(attempt.evidence, key=lambda fact: fact.at):
         about = segment_of(fact)
         where = (clusters[-1] if clusters else None) if about is not None or isinstance(fact, f.GpusFreed) else None
-        yield Seen(attempt=attempt.number, what=words(fact), where=where, at=fact.at, seen_by=fact.source)
+        yield Seen(attempt=attempt.number, what=words(fact), where=where, at=happened(fact), seen_by=fact.source)
     if attempt.finished_at is not None and attempt.message is not None:
         what = f"attempt {attempt.number} ended: {attempt.message}"
         yield Seen(attempt=attempt.number, what=what, at=attempt.finished_at, seen_by="api")
+
+
+def _wished(record: JobRecord) -> Seen | None:
+    """Who asked that it be stopped or paused, however it ended then."""
+    wish = record.wish
+    if wish is None or record.desired_state is Desired.RUN or record.end_reason is EndReason.UPSTREAM_FAILED:
+        return None
+    verb = "stop" if record.desired_state is Desired.STOPPED else "pause"
+    how = ", by force" if wish.force else ""
+    why = f": {wish.reason}" if wish.reason else ""
+    return Seen(attempt=record.attempt, what=f"{wish.actor} asked to {verb} it{how}{why}", at=wish.at, seen_by="api")
+
+
+def happened(fact: f.AnyFact) -> datetime:
+    """When what a fact says took place, which may be well before it was seen: others tell meanwhile of what came
+    after it."""
+    match fact:
+        case f.Accepted():
+            return fact.segment.created_at
+        case f.SeenRunning():
+            return fact.started_at
+        case f.SegmentRequeued() | f.Exited():
+            return fact.ended_at
+        case _:
+            return fact.at
 
 
 def words(fact: f.AnyFact) -> str:

@@ -55,10 +55,10 @@ def test_says_what_was_seen_where_when_and_by_whom() -> None:
     shown = lines(
         evidence=[seen(1, f"staged in work/{JOB}/a1"), seen(2, "running [red]", "local"), seen(2, "x", "gpu7")]
     )
-    assert shown[-4].endswith("  watcher/local     staged in work/…/a1")
+    assert shown[-4].endswith("  watcher/local staged in work/…/a1")
     assert shown[-3] == "  attempt 2"
-    assert shown[-2].endswith("  watcher/local     running [red]")
-    assert shown[-1].endswith("  watcher/local     x (on gpu7)")
+    assert shown[-2].endswith("  watcher/local running [red]")
+    assert shown[-1].endswith("  watcher/local x (on gpu7)")
 
 
 def test_stays_one_screen_and_says_where_the_rest_is() -> None:

@@ -176,6 +176,31 @@ def test_says_where_it_was_seen_and_by_whom_attempt_after_attempt() -> None:
     assert ends == ["attempt 1 ended: the command exited with code 3"]
 
 
+def test_what_happened_is_told_in_its_own_order_whoever_saw_it_late() -> None:
+    job = a_job().started().exited(3).sealed()
+    late = [
+        fact.model_copy(update={"at": at(90)}) if isinstance(fact, f.Exited) else fact
+        for fact in job.record.current.evidence
+    ]
+    attempt = job.record.current.model_copy(update={"evidence": tuple(late)})
+    told = explain(job.record.model_copy(update={"attempts": (attempt,)}), {}, at(100))
+    order = [seen.what for seen in told.evidence]
+    exited = next(index for index, what in enumerate(order) if what.startswith("exited with code 3"))
+    assert exited < order.index("its GPUs are free")
+    assert told.evidence[exited].at == at(9)
+
+
+def test_a_wish_is_told_however_it_ended() -> None:
+    succeeded = a_job().started().ask(i.Stop, force=True).exited(0, stop_recorded=False).sealed()
+    assert succeeded.state is State.SUCCEEDED
+    wishes = [(seen.what, seen.seen_by) for seen in explained(succeeded).evidence if " asked to " in seen.what]
+    assert wishes == [("rin asked to stop it, by force", "api")]
+    paused = a_job().started().ask(i.Pause, reason="lunch").exited(stop_recorded=True).sealed()
+    assert "rin asked to pause it: lunch" in [seen.what for seen in explained(paused).evidence]
+    never = a_job().ask(i.UpstreamFailed, step="train")
+    assert not any(" asked to " in seen.what for seen in explained(never).evidence)
+
+
 def test_what_is_not_billed_and_what_is_estimated_is_told_with_the_cost() -> None:
     job = a_job().started().requeued().running(segment(1), started=7).exited(key=segment(1), started_at=at(7)).sealed()
     cost = explained(job).cost
