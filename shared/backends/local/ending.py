@@ -8,7 +8,7 @@ import signal
 import time
 from datetime import UTC, datetime
 
-from shared.backends.local import layout, processes, sweeping
+from shared.backends.local import layout, posthumous, processes, sweeping
 from shared.backends.local.files import read_record, write_record
 from shared.backends.local.messages import KillAnswer, KillKind, ReleaseAnswer, StopAnswer
 from shared.backends.local.moments import now_ms, utc
@@ -41,7 +41,7 @@ def stop(root: str, submission: str, grace_seconds: float, signal_number: int, *
     if pausing and _is_stopped(path):
         return StopAnswer.ASKED
     write_record(path, request, durable=True)
-    _signal_supervisor(root, seen, NUDGE)
+    _nudge(root, seen)
     if look(root, submission) is None:  # ended and released by another in between: nobody would clear the request away
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -49,23 +49,32 @@ def stop(root: str, submission: str, grace_seconds: float, signal_number: int, *
 
 
 def kill(root: str, submission: str, timeout_seconds: float) -> KillAnswer:
-    """SIGKILL to all of it through its supervisor; a supervisor that does not act is killed too, and its rest swept."""
+    """SIGKILL to all of it through its supervisor; a supervisor that does not act is killed too, and its rest swept.
+
+    Of a command that was up when its supervisor had to be killed, the record of the end is written here.
+    """
     deadline = time.monotonic() + timeout_seconds
     patience: float | None = None
+    last_seen_ms: int | None = None
     while time.monotonic() < deadline:
         seen = look(root, submission)
         if seen is not None and seen.state is LocalState.EXITED:
             return KillAnswer(KillKind.ENDED, seen.exit)
         if seen is None or seen.state is LocalState.GONE:
             if _sweep(root, submission) == 0:
+                end = None if seen is None else posthumous.record_end(root, submission, last_seen_ms)
+                if end is not None:
+                    return KillAnswer(KillKind.ENDED, end)
                 return KillAnswer(KillKind.ABSENT if seen is None else KillKind.GONE)
+            last_seen_ms = now_ms()
         elif patience is None:
             # Asked first, always: a supervisor that nobody has asked to stop may have gone on to another attempt.
             stop(root, submission, 0, signal.SIGKILL)
             patience = time.monotonic() + max(LEAST_PATIENCE_SECONDS, min(_SUPERVISOR_SECONDS, timeout_seconds / 2))
             continue
         elif time.monotonic() > patience:
-            _signal_supervisor(root, seen, signal.SIGKILL)
+            _kill_supervisor(root, seen)
+            last_seen_ms = now_ms()
         time.sleep(_LOOK_SECONDS)
     return KillAnswer(KillKind.UNCLEAR, sentence=f"{submission} did not end within {timeout_seconds:g} s: ask again")
 
@@ -113,10 +122,19 @@ def _is_released(root: str, submission: str) -> bool:
     )
 
 
-def _signal_supervisor(root: str, seen: Seen, signal_number: int) -> None:
+def _kill_supervisor(root: str, seen: Seen) -> None:
+    record = seen.claim or seen.started or _claim_of_its_attempt(root, seen)
+    if record is None:
+        return
+    with contextlib.suppress(OSError):  # a full disk keeps no job running: its end is then one that nobody recorded
+        posthumous.announce_kill(root, seen.submission, record.supervisor)
+    processes.signal_process(record.supervisor.fields(), signal.SIGKILL)
+
+
+def _nudge(root: str, seen: Seen) -> None:
     record = seen.claim or seen.started or _claim_of_its_attempt(root, seen)
     if record is not None:
-        processes.signal_process(record.supervisor.fields(), signal_number)
+        processes.signal_process(record.supervisor.fields(), NUDGE)
 
 
 def _claim_of_its_attempt(root: str, seen: Seen) -> ClaimRecord | None:

@@ -19,13 +19,14 @@ CLAIM = "claim"
 STARTED = "started"
 STOP = "stop"
 STOP_SEEN = "stop_seen"
+KILL = "kill"
 EXIT = "exit"
 # Of a workstation only, and of no interest once it has ended: its end and its release remove them.
 ENDPOINT = "endpoint"
 ACTIVITY = "activity"
 WORKSTATION_KINDS = (ENDPOINT, ACTIVITY)
 # The order in which a release moves them: whatever is left after a crash never looks alive, nor gone.
-RECORD_KINDS = (SPEC, STOP, STOP_SEEN, STARTED, CLAIM, EXIT)
+RECORD_KINDS = (SPEC, STOP, STOP_SEEN, KILL, STARTED, CLAIM, EXIT)
 
 REVOKED = "revoked"
 

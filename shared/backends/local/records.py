@@ -178,6 +178,12 @@ def read_stop_seen(fields: Fields) -> datetime | None:
     return _time(fields, "stop_seen_at")
 
 
+def read_killed(fields: Fields) -> tuple[ProcessIdentity, datetime] | None:
+    """The supervisor that somebody set out to kill, and when."""
+    supervisor, at = ProcessIdentity.read(fields.get("supervisor")), _time(fields, "at")
+    return None if supervisor is None or at is None else (supervisor, at)
+
+
 def _time(fields: Fields, name: str) -> datetime | None:
     value = fields.get(name)
     if not isinstance(value, str):

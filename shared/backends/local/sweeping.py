@@ -13,32 +13,49 @@ from shared.backends.local import processes
 
 MARKER = "TIDEGATE_SUBMISSION"
 SUPERVISOR_NAME = "tidegate-super"
+_LOOKS = 100
 
 
 def sweep(submission: str, uid: int | None) -> int:
     """SIGKILL what is left of a submission whose supervisor is dead; how many processes there were.
 
+    0 is the proof that nothing is left: every process was looked at, and of those that came meanwhile none escaped.
     `uid` is its tenant's, where tenants have users of their own: any process of that user which has no live supervisor
     above it is left from some dead one, if not from this.
     """
     found = 0
-    for pid in processes.all_pids():
-        if not _is_left(pid, submission, uid):
-            continue
-        try:
-            pidfd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        try:
-            # Looked at again with the pidfd open: a process that has got the pid since is not hit.
-            if _is_left(pid, submission, uid):
+    looked_at: set[int] = set()
+    for _ in range(_LOOKS):
+        unsure = False
+        for pid in set(processes.all_pids()) - looked_at:
+            looked_at.add(pid)
+            if _kill_if_left(pid, submission, uid):
                 found += 1
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-        finally:
-            os.close(pidfd)
-    return found
+            # It ended before it could be looked at: it may have been one, and have left another with a newer pid.
+            elif processes.start_ticks(pid) is None:
+                unsure = True
+        if not unsure:
+            return found
+    return max(found, 1)
+
+
+def _kill_if_left(pid: int, submission: str, uid: int | None) -> bool:
+    if not _is_left(pid, submission, uid):
+        return False
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # Looked at again with the pidfd open: a process that has got the pid since is not hit.
+        if not _is_left(pid, submission, uid):
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
 
 
 def tenant_uid(spec: dict[str, object] | None) -> int | None:

@@ -221,6 +221,9 @@ async def test_after_grace_and_a_margin_a_broken_supervisor_is_killed_too(world:
         await launcher.end()
     assert not is_alive(world, job)
     assert (await world.row(job))["ran"]
+    (seen,) = world.backend.observer.observe().submissions
+    assert seen.exit is not None, "a stop stays a stop though its supervisor saw no end"
+    assert (seen.exit.signal, seen.exit.stop_seen_at is not None) == (signal.SIGKILL, True)
 
 
 async def test_a_sealed_attempt_that_is_seen_alive_is_killed(world: World) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.backends.local import layout
+from shared.backends.local import layout, posthumous
 from shared.backends.local.messages import KillKind, StopAnswer
 from shared.backends.local.observer import LocalState
 from tests.integration.backends.local.harness import Backend, eventually, is_running, pids_in
@@ -119,7 +119,11 @@ async def test_kill_ends_a_job_whose_supervisor_hangs(backend: Backend) -> None:
     os.kill(backend.supervisor_pid(request.submission), signal.SIGSTOP)
     while (answer := await backend.client.kill(request.submission, timeout_seconds=2)).kind is KillKind.UNCLEAR:
         pass
-    assert answer.kind is KillKind.GONE
+    assert answer.exit is not None, "its end is recorded in its supervisor's place"
+    assert (answer.exit.signal, answer.exit.sentence) == (signal.SIGKILL, posthumous.SENTENCE)
+    assert answer.exit.stop_seen_at is not None
+    assert answer.exit.started_at is not None
+    assert answer.exit.started_at < answer.exit.ended_at <= datetime.now(UTC)
     (pid,) = pids_in(backend.directory(request) / "pid")
     assert not is_running(pid)
 

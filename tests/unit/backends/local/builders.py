@@ -66,6 +66,8 @@ USUAL: dict[str, Fields] = {
         "started_at": "2026-11-30T09:00:02.000Z",
         "devices": [0, 1],
     },
+    layout.STOP: {"at": "2026-11-30T09:00:02.900Z", "grace_seconds": 10, "signal": 15, "pausing": False},
+    layout.KILL: {"supervisor": me(), "at": "2026-11-30T09:00:04.000Z"},
     layout.STOP_SEEN: {"stop_seen_at": "2026-11-30T09:00:03.000Z"},
     layout.EXIT: {
         "job": "j1",

@@ -1,7 +1,6 @@
 """A supervisor is killed only when it was asked for the end before and had time for it: it may have gone on by then."""
 
 import os
-import signal
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,9 +31,8 @@ class Backend:
         self.asked.append(time.monotonic())
         return StopAnswer.ASKED
 
-    def signal(self, _root: str, _seen: Seen, number: int) -> None:
-        """It was signalled."""
-        assert number == signal.SIGKILL
+    def kill(self, _root: str, _seen: Seen) -> None:
+        """It was killed."""
         self.killed.append(time.monotonic())
 
 
@@ -44,7 +42,7 @@ def test_a_supervisor_is_asked_first_and_has_its_time_however_short_the_time_out
     backend = Backend()
     monkeypatch.setattr(ending, "look", lambda *_: ALIVE)
     monkeypatch.setattr(ending, "stop", backend.stop)
-    monkeypatch.setattr(ending, "_signal_supervisor", backend.signal)
+    monkeypatch.setattr(ending, "_kill_supervisor", backend.kill)
     answer = ending.kill("root", NAME, timeout_seconds=2.5 * LEAST_PATIENCE_SECONDS)
     assert answer.kind is KillKind.UNCLEAR
     assert len(backend.asked) == 1
