@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 
-from shared.backends.local import command, environment, linux, oom, ownership, processes, sweeping, workstation
+from shared.backends.local import command, environment, killing, linux, oom, ownership, processes, sweeping, workstation
 from shared.backends.local.deadlines import Deadlines, Due
 from shared.backends.local.moments import monotonic_ms, now_ms
 from shared.backends.local.orders import Order
@@ -30,6 +30,8 @@ NUDGE = signal.SIGUSR1
 LEAST_PATIENCE_SECONDS = 0.5
 # A nudge tells of a stop request at once; this finds the request whose writer died before nudging.
 _LOOK_SECONDS = 1.0
+# A job whose processes end faster than they are waited for must not keep us from looking at the clock.
+_REAPED_AT_ONCE = 1000
 _WAKERS = {signal.SIGCHLD, NUDGE}
 # Blocked like the wakers and never waited for: only a stop request ends a job. The command gets an empty mask.
 _NOT_FOR_US = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -188,14 +190,13 @@ class Supervisor:
 
     def _tell(self, signal_number: int) -> None:
         """Signal everything of the job, whatever its session."""
-        everything = processes.descendants(os.getpid())
         if signal_number == signal.SIGKILL:
-            processes.kill_all(everything, os.getpgrp())
+            killing.kill_below(os.getpid())  # what escapes by forking is ended after the command
         else:
-            processes.signal_all(everything, self.pid, signal_number)
+            processes.signal_all(processes.descendants(os.getpid()), self.pid, signal_number)
 
     def _reap(self) -> None:
-        while True:
+        for _ in range(_REAPED_AT_ONCE):
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -211,16 +212,7 @@ class Supervisor:
 
     def _end_descendants(self) -> None:
         """Returns when this process has no child left."""
-        pause = 0.0005
-        while True:
-            self._reap()
-            try:
-                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            processes.kill_all(processes.descendants(os.getpid()), os.getpgrp())
-            signal.sigtimedwait({signal.SIGCHLD}, pause)
-            pause = min(pause * 2, 0.1)
+        killing.end_children(self._reap)
 
     def _record_exit(self) -> None:
         assert self.wait_status is not None

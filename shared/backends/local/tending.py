@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shared.backends.local import layout, locks, processes, sweeping
+from shared.backends.local import killing, layout, locks, processes, sweeping
 from shared.backends.local.complaints import complain
 from shared.backends.local.files import read_record
 from shared.backends.local.launching import Launching
@@ -108,5 +108,4 @@ class Tending:
 
     def _kill_strays(self) -> None:
         """Orphans of a dead supervisor come to the host as the next subreaper: none of them lives on."""
-        strays = processes.descendants(os.getpid(), apart_from=self.launching.crew)
-        processes.kill_all(strays, os.getpgrp())
+        killing.kill_burst(self.reap, apart_from=self.launching.crew)

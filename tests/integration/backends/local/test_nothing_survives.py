@@ -2,9 +2,12 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
+from shared.backends.local import sweeping
+from shared.backends.local.messages import KillKind
 from shared.backends.local.observer import LocalState
 from shared.backends.local.records import ExitRecord
 from tests.integration.backends.local.harness import Backend, pids_in
@@ -20,6 +23,22 @@ touch ready
 while :; do sleep 0.05; done
 """
 """It has a child, one in a session of its own, and a daemon forked twice; all of them ignore what they are told."""
+
+CHAINS = """
+import os, signal, time
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+for _ in range(4):
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            if os.fork(): os._exit(0)
+            os.setsid()
+open("ready", "w")
+time.sleep(1e6)
+"""
+"""Ignores everything, and keeps four chains of processes that live only until they have forked the next one."""
 
 
 async def stubborn(backend: Backend, job: str, *, time_limit_seconds: int | None = None) -> str:
@@ -74,6 +93,27 @@ async def test_nothing_of_it_survives_its_end(
     end = await ended(backend, submission)
     assert (end.signal, end.reason) == (signal.SIGKILL, None)
     assert end.stop_seen_at is not None
+
+
+async def test_who_forks_faster_than_all_processes_can_be_listed_is_ended_by_its_supervisor(backend: Backend) -> None:
+    request = await backend.request("chains", sys.executable, "chains.py", files={"chains.py": CHAINS})
+    await backend.started(request)
+    await backend.client.stop(request.submission, 0.2, pausing=True)
+    end = await ended(backend, request.submission)
+    assert (end.signal, end.reason, end.sentence) == (signal.SIGKILL, None, None)
+    assert end.stop_seen_at is not None
+    assert sweeping.sweep(request.submission, None) == 0
+
+
+async def test_who_outlives_a_dead_supervisor_by_forking_is_ended_from_outside(backend: Backend) -> None:
+    request = await backend.request("orphans", sys.executable, "chains.py", files={"chains.py": CHAINS})
+    await backend.started(request)
+    os.kill(backend.supervisor_pid(request.submission), signal.SIGSTOP)
+    while (answer := await backend.client.kill(request.submission, timeout_seconds=2)).kind is KillKind.UNCLEAR:
+        pass
+    assert answer.exit is not None
+    assert answer.exit.stop_seen_at is not None
+    assert sweeping.sweep(request.submission, None) == 0
 
 
 async def test_nothing_of_it_survives_its_time_limit(backend: Backend) -> None:
