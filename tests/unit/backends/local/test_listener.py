@@ -29,7 +29,11 @@ def line(address: str, state: str = "0A", uid: int = 1000, port: int = PORT) -> 
         ([line("0" * 24 + "01000000", uid=7)], set()),
         ([line("0100007F", state="01")], set()),
         ([line("0100007F", port=PORT + 1)], set()),
-        ([line("0100007F"), line("0" * 32, uid=7)], {1000, 7}),
+        ([line("0100007F"), line("00000000", uid=7)], {1000, 7}),
+        ([line("0" * 32, uid=7), line("0100007F")], {1000}),
+        ([line("0" * 32, uid=7), line("00000000")], {1000}),
+        ([line("0" * 32, uid=7), line("0000000000000000FFFF00000100007F")], {1000}),
+        ([line("0" * 32), line("0" * 32, uid=7)], {1000, 7}),
         ([b"torn\n", line("0100007F")], {1000}),
     ],
     ids=[
@@ -43,6 +47,10 @@ def line(address: str, state: str = "0A", uid: int = 1000, port: int = PORT) -> 
         "a connection",
         "another port",
         "two users",
+        "one at every address of IPv6 beside loopback",
+        "one at every address of IPv6 beside every address",
+        "one at every address of IPv6 beside loopback in the other family",
+        "two users of IPv6",
         "a torn line",
     ],
 )
