@@ -24,7 +24,7 @@ from tests.chaos.versions import folds_to_something_else, versions
 
 JOBS: Final = 7
 PIPELINES: Final = 2
-MOVES: Final = 40
+MOVES: Final = 30
 _MORE_JOBS: Final = 3
 _MORE_MOVES: Final = 10
 _MORE_SECONDS: Final = 2.0
