@@ -52,6 +52,7 @@ def _finish(record: JobRecord, seen: Picture, outcome: Verdict, now: datetime) -
             "message": said,
             "hint": hint(outcome.reason, record),
             "finished_at": now,
+            "retries": record.retries.model_copy(update={"cooldown_until": None}),
             "workstation": _not_idle(record.workstation),
         }
     )

@@ -41,11 +41,13 @@ def closed_stages(
     """The stages at the verdict: what was reached has passed but for the failed one; what was not is skipped, and so is
     running_job where the command did not end by itself.
 
-    An attempt whose command ran passes stopping_cluster too (its outputs were looked after), unless that failed. What
-    is gone without an exit ran until it was seen last.
+    An attempt whose command ran passes stopping_cluster too (its outputs were looked after), unless that failed; so
+    does one whose end nobody saw, where outputs came back verified. What is gone without an exit ran until it was seen
+    last.
     """
     stages = []
-    released = seen.exited is not None and seen.reached_running
+    copied = seen.staging_sealed is not None and seen.staging_sealed.outcome == "verified"
+    released = seen.reached_running and (seen.exited is not None or copied)
     for stage in open_stages(record, attempt, seen):
         last = stage.name is StageName.STOPPING_CLUSTER
         before_failed = failed is not None and _ORDER.index(stage.name) < _ORDER.index(failed)

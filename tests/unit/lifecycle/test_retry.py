@@ -41,6 +41,7 @@ def test_a_limit_of_n_means_n_plus_one_attempts(limit: int) -> None:
     job = a_job(retries=limit)
     assert _runs(job, [EXIT_1] * 10) == [EndReason.EXIT_NONZERO] * (limit + 1)
     assert (job.state, job.record.retries.used) == (State.FAILED, limit)
+    assert job.record.retries.cooldown_until is None, "nothing is waited for any more"
 
 
 @pytest.mark.parametrize("limit", [-1, "three", 1.5])

@@ -80,6 +80,13 @@ def test_what_is_gone_ran_until_it_was_seen_last() -> None:
     assert job.record.backend.raw_state == "gone"
 
 
+@pytest.mark.parametrize(("outcome", "status"), [("verified", "passed"), ("none", "skipped"), ("failed", "skipped")])
+def test_outputs_that_came_back_of_what_is_gone_are_not_skipped(outcome: str, status: str) -> None:
+    job = a_job().started().tell(f.Lost, last_seen_at=at(20)).sealed(outcome=outcome)
+    assert (job.end, job.record.failed_stage) == (EndReason.LOST, "running_job")
+    assert [stage.status for stage in job.record.stages[3:]] == ["failed", status]
+
+
 def test_what_is_gone_after_a_stop_ran_until_it_was_seen_last() -> None:
     job = a_job().started().ask(i.Stop).tell(f.Lost, last_seen_at=at(20)).sealed(outcome="none")
     assert (job.end, _running_job(job).status, _running_job(job).ended_at) == (
