@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from shared.backends.local import layout, linux
 from shared.backends.local.complaints import complain
-from shared.backends.local.files import write_record
+from shared.backends.local.files import read_record, write_record
 from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.probes import connections, cpu, gpu, heartbeat
 from shared.backends.local.probes.probe import Probe, Watched
@@ -66,7 +66,7 @@ def start(root: str, submission: str, port: int, heartbeat_path: str, started_ms
         if os.getppid() == supervisor:
             linux.name_process(_PROCESS_NAME)
             linux.close_descriptors()
-            watched = Watched(supervisor, os.getpid(), port, heartbeat_path, tuple(devices))
+            watched = Watched(supervisor, os.getpid(), _user_of(root, submission), port, heartbeat_path, tuple(devices))
             probes = [probe for make in PROBES if (probe := make(watched)) is not None]
             _record_for_ever(
                 layout.record_path(root, submission, layout.ACTIVITY), Looking(submission, probes, started_ms)
@@ -75,6 +75,14 @@ def start(root: str, submission: str, port: int, heartbeat_path: str, started_ms
         complain(f"{submission}: nobody watches whether it is idle any more: {error!r}")
     finally:
         os._exit(1)
+
+
+def _user_of(root: str, submission: str) -> int:
+    intent = read_record(layout.record_path(root, submission, layout.SPEC))
+    uid = None if intent is None else intent.get("uid")
+    if type(uid) is not int:
+        raise ValueError("there is no record of the user that it runs as")
+    return uid
 
 
 def _record_for_ever(path: str, looking: Looking) -> NoReturn:

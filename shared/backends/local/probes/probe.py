@@ -6,10 +6,11 @@ from typing import NamedTuple, Protocol
 
 
 class Watched(NamedTuple):
-    """One workstation: everything of it is below `supervisor`, where `prober` is nothing of it."""
+    """One workstation: everything of it is below `supervisor`, where `prober` is nothing of it. `uid` is its user."""
 
     supervisor: int
     prober: int
+    uid: int
     port: int
     heartbeat: str
     devices: tuple[int, ...]

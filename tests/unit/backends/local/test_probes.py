@@ -1,12 +1,13 @@
 """Probes of a workstation's activity, each on readings of its own, and what is recorded of them together."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from shared.backends.local.prober import Looking
-from shared.backends.local.probes import gpu
+from shared.backends.local.probes import connections, gpu
 from shared.backends.local.probes.connections import Connections
 from shared.backends.local.probes.cpu import Cpu, used_ms
 from shared.backends.local.probes.gpu import Gpu
@@ -15,7 +16,7 @@ from shared.backends.local.probes.probe import Watched
 
 NOW = 1_800_000_000_000
 START = NOW - 60_000
-HERE = Watched(supervisor=os.getpid(), prober=0, port=20_001, heartbeat="", devices=(0, 1))
+HERE = Watched(supervisor=os.getpid(), prober=0, uid=os.geteuid(), port=20_001, heartbeat="", devices=(0, 1))
 
 
 class Says:
@@ -68,15 +69,79 @@ def test_gpus_are_asked_about_where_there_is_a_tool_for_it(tmp_path: Path, monke
     assert probe.look(NOW) == NOW
 
 
-TABLE = b"""  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid
-   0: 0100007F:4E21 00000000:0000 %s 00000000:00000000 00:00000000 00000000  0 0 1
-   1: 0100007F:0016 0100007F:4E21 01 00000000:00000000 00:00000000 00000000  0 0 1
-"""
+HEAD = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+STACK, OWN, OTHER = 0, 200_001, 200_002
+PORT, CLIENT = "0100007F:4E21", "0100007F:9C40"
+IN_IPV6 = "0000000000000000FFFF0000"
+FAR = "0200000A:9C40"
 
 
-@pytest.mark.parametrize(("state", "active"), [(b"0A", False), (b"06", False), (b"01", True)])
-def test_an_established_connection_to_its_port_is_activity(state: bytes, active: bool) -> None:
-    assert Connections(0x4E21, lambda: [b"", TABLE % state]).look(NOW) == (NOW if active else None)
+def row(here: str, there: str, uid: int, state: str = "01") -> bytes:
+    """A line of /proc/net/tcp or tcp6."""
+    return f"   0: {here} {there} {state} 00000000:00000000 00:00000000 00000000 {uid:5} 0 12345 1\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("rows", "active"),
+    [
+        ([], False),
+        ([row(PORT, "00000000:0000", OWN, "0A")], False),
+        ([row(PORT, CLIENT, OWN), row(CLIENT, PORT, STACK)], True),
+        ([row(PORT, CLIENT, OWN), row(CLIENT, PORT, OWN)], True),
+        ([row(IN_IPV6 + PORT, IN_IPV6 + CLIENT, OWN), row(CLIENT, PORT, STACK)], True),
+        ([row(PORT, CLIENT, OWN), row(CLIENT, PORT, OTHER)], False),
+        ([row(IN_IPV6 + PORT, IN_IPV6 + CLIENT, OWN), row(CLIENT, PORT, OTHER)], False),
+        ([row(PORT, CLIENT, 0), row(CLIENT, PORT, OTHER)], False),
+        ([row("0200007F:4E21", CLIENT, OTHER), row(CLIENT, "0200007F:4E21", STACK)], False),
+        ([row(PORT, CLIENT, OWN)], False),
+        ([row("0100000A:4E21", FAR, OWN)], True),
+        ([row(FAR, "0100000A:4E21", OWN)], False),
+        ([row(PORT, CLIENT, 0, "06")], True),
+        ([row(CLIENT, PORT, 0, "06")], True),
+        ([row("0100000A:9C40", "0200000A:4E21", 0, "06")], False),
+        ([row(CLIENT, "0100007F:4E22", 0, "06"), row(CLIENT, "0100007F:4E22", OWN)], False),
+        ([b"torn\n", row(PORT, CLIENT, OWN), row(CLIENT, PORT, STACK)], True),
+    ],
+    ids=[
+        "none",
+        "it listens",
+        "the stack's",
+        "its own user's",
+        "the stack's over IPv4 to a listener of both families",
+        "another user's",
+        "another user's to a listener of both families",
+        "another user's that is not accepted yet",
+        "from the same port of another user",
+        "a loopback peer that is nobody's",
+        "from another machine",
+        "to that port of another machine",
+        "closed by the workstation",
+        "closed by who asked it",
+        "closed to that port of another machine",
+        "to another port",
+        "after a torn line",
+    ],
+)
+def test_a_connection_of_its_users_is_activity_now_and_for_a_minute(rows: list[bytes], active: bool) -> None:
+    probe = Connections(0x4E21, frozenset({STACK, OWN}), lambda: [HEAD + b"".join(rows), HEAD])
+    assert probe.look(NOW) == (NOW if active else None)
+
+
+@pytest.mark.parametrize("first", ["who asks", "who answers"])
+def test_a_request_that_was_over_before_the_look_is_activity(first: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        probe = connections.make(HERE._replace(port=server.getsockname()[1]))
+        assert probe.look(NOW) is None
+        asking = socket.create_connection(server.getsockname())
+        answering, _ = server.accept()
+        assert probe.look(NOW) == NOW
+        end, other = (asking, answering) if first == "who asks" else (answering, asking)
+        end.shutdown(socket.SHUT_WR)
+        assert other.recv(1) == b""
+        other.close()
+        assert end.recv(1) == b""
+        end.close()
+        assert probe.look(NOW) == NOW
 
 
 @pytest.mark.parametrize(("modified", "seen"), [(None, None), (NOW - 5, NOW - 5), (NOW + 86_400_000, NOW)])
