@@ -6,6 +6,7 @@ record is what its log gives, and once every job is deleted nothing is left of a
 
 The sample kills where a command is in hand: the api with a decision that it has not committed and with one that nobody
 was told, the launcher about to stop what is resumed next, the stager about to stage in again what it has copied back.
+The first of them stands in the ordinary run, which is to stay short.
 """
 
 import itertools
@@ -47,7 +48,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", range(len(SAMPLE)))
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, len(SAMPLE)))])
 def test_what_a_person_asks_is_done_once_and_leaves_nothing_behind(
     ground: Ground, number: int, record_property: Record
 ) -> None:
