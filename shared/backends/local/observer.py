@@ -82,7 +82,8 @@ class Observer:
             if record is not None and record.get("submission") == submission:
                 records[kind] = record
                 self._known.add(name)
-        self._put(submission, see(submission, records))
+        moved = _are_moved(self._open, submission, records)
+        self._put(submission, _look_once(self._open, submission) if moved else see(submission, records))
 
     def _put(self, submission: str, seen: Seen | None) -> None:
         if seen is None:
@@ -155,9 +156,24 @@ def look(root: str, submission: str, directory: str | None = None) -> Seen | Non
 
 
 def _look_once(where: str, submission: str) -> Seen | None:
+    records = _read_once(where, submission)
+    while _are_moved(where, submission, records):
+        records = _read_once(where, submission)
+    return see(submission, records)
+
+
+def _read_once(where: str, submission: str) -> dict[str, dict[str, object]]:
     records: dict[str, dict[str, object]] = {}
     for kind in layout.RECORD_KINDS:
         record = read_record(f"{where}/{submission}.{kind}.json") if kind != layout.STOP else None
         if record is not None and record.get("submission") == submission:
             records[kind] = record
-    return see(submission, records)
+    return records
+
+
+def _are_moved(where: str, submission: str, records: dict[str, dict[str, object]]) -> bool:
+    """Did a release move these records while they were read? It moves the exit last: who reads the claim before it is
+    moved and the exit after that takes an ended one for a running one, since its supervisor may live for the next."""
+    return layout.EXIT not in records and any(
+        not os.path.lexists(f"{where}/{submission}.{kind}.json") for kind in records
+    )

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from shared.backends.local import layout, locks, processes
-from shared.backends.local.observer import LocalState, Observation, Observer, Seen
+from shared.backends.local.files import read_record
+from shared.backends.local.observer import LocalState, Observation, Observer, Seen, look
 from tests.unit.backends.local.builders import USUAL, Records, dead, me
 
 JOB = "d.j1.a1.t"
@@ -190,6 +191,31 @@ def test_an_end_recorded_between_listing_and_death_is_an_end(records: Records, m
     monkeypatch.setattr(processes, "is_alive", die)
     observer._looked_at = -1000.0  # the second between two looks has passed
     assert only(observer.observe()).state is LocalState.EXITED
+
+
+@pytest.fixture
+def released_while_read(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ended one, whose supervisor lives on for its next, is released after its claim is read and before its end."""
+    for kind in (layout.SPEC, layout.STARTED, layout.CLAIM, layout.EXIT):
+        records.write(JOB, kind)
+
+    def read(path: str) -> dict[str, object] | None:
+        if path == str(records.path(JOB, layout.EXIT)):
+            for kind in layout.RECORD_KINDS:
+                records.path(JOB, kind).unlink(missing_ok=True)
+        return read_record(path)
+
+    monkeypatch.setattr("shared.backends.local.observer.read_record", read)
+
+
+@pytest.mark.usefixtures("released_while_read")
+def test_who_looks_while_it_is_released_takes_no_ended_one_for_running(records: Records) -> None:
+    assert look(str(records.root), JOB) is None
+
+
+@pytest.mark.usefixtures("released_while_read")
+def test_an_observation_while_it_is_released_shows_no_ended_one_as_running(records: Records) -> None:
+    assert Observer(records.root).observe().submissions == ()
 
 
 def test_a_released_submission_is_no_longer_shown(records: Records) -> None:
