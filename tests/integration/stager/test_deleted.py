@@ -184,3 +184,23 @@ def _next_attempt(record: JobRecord) -> JobRecord:
     """The record of a retry that the deletion overtook."""
     attempt = record.current.model_copy(update={"number": 2, "evidence": (), "sealed": False, "admission": 2})
     return record.model_copy(update={"attempt": 2, "attempts": (attempt,), "state": State.SUBMITTED})
+
+
+async def test_a_deleted_jobs_outputs_are_not_shown_any_more(world: World) -> None:
+    async with world.stager():
+        job = await world.submit("true", outputs=("x",))
+        await world.told_of(job, "staged")
+        tree(world.workdir(job), {"x": "1"})
+        await world.ran(job)
+        await world.told_of(job, "staging_sealed")
+        await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
+        assert world.records[job].state == "SUCCEEDED"
+        assert await world.outputs(job) is not None
+        await world.move(job, i.Delete(actor="rin", at=now()))
+
+        async def hidden() -> bool:
+            return await world.outputs(job) is None
+
+        await eventually(hidden, "its outputs to be hidden")
+    (row,) = await rows(world)
+    assert row["deleted_at"] is not None

@@ -202,3 +202,27 @@ async def test_a_failed_step_is_retried_in_the_outputs_of_those_before_it_and_it
         await world.move(job, i.Retry(actor="rin", at=now()))
         await admitted(world, job)
         assert listing(await staged(world, job)) == {"model/data": b"1", "model/half": b"2"}
+
+
+async def test_a_later_attempt_finds_the_outputs_of_the_one_before(world: World, tmp_path: Path) -> None:
+    """Over the snapshot, and in place of what stands in their way there."""
+    source = tree(tmp_path / "src", {"run.sh": "#!/bin/sh\n", "ckpt/step": "0", "state": "file"})
+    (source / "latest").symlink_to("ckpt")
+    digest = world.snapshot(source)
+    async with world.stager():
+        job = await world.submit("sh", "run.sh", snapshot=digest, outputs=("ckpt/**", "latest/**", "state/**"))
+        await world.told_of(job, "staged")
+        work = world.workdir(job)
+        (work / "state").unlink()
+        tree(work, {"ckpt/step": "7", "ckpt/w\n": "weights", "state/a": "1"})
+        await world.ran(job, 1)
+        await world.told_of(job, "staging_sealed")
+        await world.move(job, f.LauncherSealed(**world.heading(job, 20), ran=True))
+        await world.move(job, i.Retry(actor="rin", at=now()))
+        await world.move(job, f.Admitted(**world.heading(job, 30), admission=2))
+        await eventually(lambda: world.facts(job, "staged")[-1].attempt == 2, "the second attempt to be staged")
+        assert listing(world.workdir(job)) == {
+            "run.sh": b"#!/bin/sh\n", "ckpt/step": b"7", "ckpt/w\n": b"weights", "state/a": b"1",
+            "latest/step": b"7", "latest/w\n": b"weights",
+        }  # fmt: skip
+        assert world.workdir(job).parent.name == "a2"
