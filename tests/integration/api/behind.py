@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import httpx
 import uvicorn
+from websockets.asyncio.client import connect
 
 from shared.contracts.queries import EndpointAnswer, EndpointAsked
-from tests.integration.api.conftest import Answering, RunningApi
+from tests.integration.api.conftest import ACME_USER, Answering, RunningApi
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = "the-secret-of-the-port"
 FLOWS = 9_000
@@ -49,6 +51,9 @@ class Process:
                 await self._echo(scope, receive, send)
             case "http", "halves":
                 await self._halves(send)
+            case "http", "breaks":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"first;", "more_body": True})
             case "http", "flows":
                 await self._flow(send)
             case "http", "count":
@@ -182,3 +187,19 @@ async def goes_down(api: RunningApi, workstation: str, *, attempt: int = 1) -> N
     await api.report("staging_sealed", workstation, attempt=attempt, staged=True, outcome="none")
     await api.report("gpus_freed", workstation, attempt=attempt)
     await api.report("launcher_sealed", workstation, attempt=attempt, ran=True)
+
+
+def to(workstation: str, path: str = "/") -> str:
+    """The path to what a workstation serves."""
+    return f"/v1/workstations/{workstation}/proxy{path}"
+
+
+def socket_to(api: RunningApi, workstation: str, path: str = "/socket", **more: str) -> connect:
+    """A WebSocket to it, as a user of acme."""
+    url = f"{api.url.replace('http', 'ws', 1)}{to(workstation, path)}"
+    return connect(
+        url,
+        additional_headers={"Authorization": f"Bearer {ACME_USER}"} | more,
+        proxy=None,
+        open_timeout=PATIENCE_SECONDS,
+    )

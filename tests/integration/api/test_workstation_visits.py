@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening
+from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening, to
 from tests.integration.api.conftest import UMBRA_USER, Answering, RunningApi, running, settings_for
 from tests.patience import PATIENCE_SECONDS
 
@@ -157,6 +157,17 @@ async def test_another_replica_knows_tickets_and_cookies(
         assert (await api.client(None).get(_to(desk), headers=cookie)).status_code == 200
 
 
+async def test_an_authorization_of_the_workstations_own_pages_does_not_shut_their_visitor_out(
+    api: RunningApi, rin: httpx.AsyncClient, desk: str
+) -> None:
+    browser = await _enters(api, rin, desk)
+    for own in ("token abc", "Basic YTpi"):
+        seen = await browser.get(_to(desk), headers={"Authorization": own})
+        assert (seen.status_code, own in str(dict(seen.json()["headers"]).values())) == (200, False), own
+        assert (await api.client(None).get(_to(desk), headers={"Authorization": own})).status_code == 401, own
+    assert (await browser.get(_to(desk), headers={"Authorization": "Bearer nobody's"})).status_code == 401
+
+
 ASKED: list[tuple[str, dict[str, str], int]] = [
     ("GET", {}, 200),
     ("GET", {"Origin": "http://evil.example"}, 403),
@@ -232,3 +243,21 @@ async def test_a_body_is_limited_by_the_path_that_is_asked_for_not_by_what_the_h
     for host in (f"h{_to(desk)}?", "h/v1/snapshots/?"):
         response = await rin.post("/v1/jobs", content=b"x" * 600_000, headers={"Host": host})
         assert response.status_code in (413, 415), host
+
+
+async def test_a_browser_is_shown_a_page_that_looks_again(rin: httpx.AsyncClient, desk: str, watcher: Watcher) -> None:
+    watcher.ports[desk] = None
+    page = await rin.get(to(desk), headers={"Accept": "text/html,*/*"})
+    assert (page.status_code, page.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert 'http-equiv="refresh"' in page.text
+    assert "127.0.0.1, port $TIDEGATE_PORT" in page.text
+    await rin.post(f"/v1/workstations/{desk}/stop")
+    page = await rin.get(to(desk), headers={"Accept": "text/html"})
+    assert (page.status_code, "it is being stopped" in page.text) == (409, True)
+
+
+async def test_a_path_without_its_last_slash_leads_to_the_one_with_it(rin: httpx.AsyncClient, desk: str) -> None:
+    response = await rin.get(to(desk, ""))
+    assert (response.status_code, response.headers["location"]) == (307, to(desk, "/"))
+    odd = await rin.get(to(desk, "/").replace("/proxy", "/pr%6Fxy"))
+    assert odd.status_code == 404
