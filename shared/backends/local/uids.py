@@ -56,9 +56,9 @@ def _allocate(root: str, tenant: str) -> int:
 
 def _load(root: str) -> dict[str, int]:
     path = f"{root}/{layout.UIDS}"
-    record = read_record(path)
-    if record is None and not os.path.lexists(path):
+    if not os.path.lexists(path):  # looked for first: it may come in between, and never goes
         return {}
+    record = read_record(path)
     table = record.get("uids") if record is not None else None
     if not isinstance(table, dict) or not all(type(uid) is int and uid >= 1000 for uid in table.values()):
         raise UidTableError(

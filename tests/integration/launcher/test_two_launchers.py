@@ -98,7 +98,7 @@ async def test_it_asks_after_its_own_deadline_and_is_refused(world: World) -> No
     one = world.launcher("one", backend=way)
     await one.handle(job.again())
     one.launching._clock = FixedClock(SystemClock().now() - AFTER_THE_LEASE)  # its lease is over in real time
-    await world.database.execute("UPDATE launches SET next_at = now() - interval '1 minute'")
+    await world.database.execute("UPDATE launches SET next_at = now() - interval '1 hour'")
     way.goes_on.set()
     await one.launching.once()
     assert [(answer.kind, answer.reason) for answer in way.answers] == [(LaunchKind.REFUSED, "too_late")]
