@@ -66,7 +66,7 @@ class Door:
     async def _let_in(self, connection: HTTPConnection, state: dict[str, Any]) -> Response | None:
         """Note who asks, by token or, at a workstation, by cookie; the answer to a ticket."""
         workstation = workstation_of(connection.scope["path"])
-        if workstation is not None and "authorization" not in connection.headers:
+        if workstation is not None and not _is_bearer(connection):  # JupyterLab's own pages send `token …` beside it
             answer = await self._visiting.entered(connection, workstation, self._clock.now())
             if answer is not None:
                 return answer
@@ -78,8 +78,8 @@ class Door:
         return None
 
     async def _caller(self, connection: HTTPConnection) -> Caller:
-        kind, _, token = connection.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not token.strip():
+        token = connection.headers.get("authorization", "").partition(" ")[2]
+        if not _is_bearer(connection) or not token.strip():
             raise _unauthenticated("there is no token: send `Authorization: Bearer TOKEN`")
         caller = None if len(token) > _TOKEN_LENGTH else await self._access.who(token.strip())
         if caller is None:
@@ -148,6 +148,11 @@ def database_away() -> Problem:
     """PostgreSQL cannot be reached."""
     detail = "the database cannot be reached: nothing was changed. Running jobs go on; try again in a moment"
     return Problem("unavailable", detail, headers={"Retry-After": "2"}, service="database")
+
+
+def _is_bearer(connection: HTTPConnection) -> bool:
+    """Whether it says who asks in our own way; other kinds of it are a workstation's own."""
+    return connection.headers.get("authorization", "").partition(" ")[0].lower() == "bearer"
 
 
 def _unauthenticated(detail: str) -> Problem:
