@@ -5,14 +5,14 @@ followed, no setting of the environment leads elsewhere. Each request has a conn
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Final, TypeVar
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from services.api.problems import Problem
 from services.api.proxy_headers import Place, answered, asked
@@ -23,6 +23,7 @@ LOOK_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 5.0
 _HEADERS_SECONDS: Final = 600.0
 
+T = TypeVar("T")
 MayGoOn = Callable[[], Awaitable[bool]]
 
 
@@ -39,25 +40,65 @@ class Proxy:
         await self._http.aclose()
 
     async def forward(self, request: Request, up: Up, target: Target, place: Place, may_go_on: MayGoOn) -> Response:
-        """The answer of the process behind, as it comes. Cut off once `may_go_on` says no."""
-        with ExitStack() as kept:
+        """The answer of the process behind, as it comes. Cut off once `may_go_on` says no, before it begins too."""
+        async with AsyncExitStack() as kept:
             kept.enter_context(self.targets.room(up.job))
             try:
                 async with asyncio.timeout(_HEADERS_SECONDS):
-                    answer = await self._http.handle_async_request(_request(request, target, place))
+                    asking = self._http.handle_async_request(_request(request, target, place))
+                    answer = await _while(may_go_on, asking)
             except httpx.ConnectError:
                 self.targets.forget(up)
                 raise not_listening(up.job) from None
+            except _Over:
+                raise Problem("unavailable", "the workstation is not up any more, or your visit is over") from None
             except (httpx.TransportError, TimeoutError) as error:
                 raise _broken(error) from None
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody hears it
+            kept.push_async_callback(answer.aclose)
             if answer.status_code == httpx.codes.SWITCHING_PROTOCOLS:
-                await answer.aclose()
                 raise _broken(ValueError("it changed the protocol, which nobody asked for"))
-            response = StreamingResponse(_pieces(answer, may_go_on, kept.pop_all()), answer.status_code)
-            response.raw_headers = list(answered(answer.headers.raw, place))
-            return response
+            passed = _Passed(answer, list(answered(answer.headers.raw, place)), may_go_on)
+            passed.kept = kept.pop_all()
+            return passed
+
+
+class _Over(Exception):
+    """What was under way may not go on."""
+
+
+async def _while(may_go_on: MayGoOn, way: Coroutine[Any, Any, T]) -> T:
+    """What the way ends with. Looks whether it may go on also while nothing flows; raises `_Over` once it may not."""
+    going = asyncio.create_task(way)
+    try:
+        while not (await asyncio.wait([going], timeout=LOOK_SECONDS))[0]:
+            if not await may_go_on():
+                raise _Over
+        return going.result()
+    finally:
+        if not going.done():
+            going.cancel()
+            await asyncio.gather(going, return_exceptions=True)
+
+
+class _Passed(StreamingResponse):
+    """An answer as it is on the wire, compressed where it is. One that breaks off behind breaks off for the caller: no
+    end is written, and so uvicorn closes the connection."""
+
+    def __init__(self, answer: httpx.Response, headers: list[tuple[bytes, bytes]], may_go_on: MayGoOn) -> None:
+        assert isinstance(answer.stream, httpx.AsyncByteStream)
+        super().__init__(answer.stream, answer.status_code)
+        self.raw_headers = headers
+        self.kept = AsyncExitStack()
+        self._may_go_on = may_go_on
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.kept:
+            try:
+                await _while(self._may_go_on, super().__call__(scope, receive, send))
+            except (httpx.TransportError, _Over):
+                return
 
 
 def _request(request: Request, target: Target, place: Place) -> httpx.Request:
@@ -87,24 +128,6 @@ class _Body(httpx.AsyncByteStream):
         async for piece in self._request.stream():
             if piece:
                 yield piece
-
-
-async def _pieces(answer: httpx.Response, may_go_on: MayGoOn, kept: ExitStack) -> AsyncIterator[bytes]:
-    """The body as it is on the wire, compressed where it is."""
-    looked = time.monotonic()
-    assert isinstance(answer.stream, httpx.AsyncByteStream)
-    with kept:
-        try:
-            async for piece in answer.stream:
-                yield piece
-                if time.monotonic() - looked > LOOK_SECONDS:
-                    if not await may_go_on():
-                        return
-                    looked = time.monotonic()
-        except httpx.TransportError:
-            return  # the process ended: the caller sees a body that is not whole
-        finally:
-            await answer.aclose()
 
 
 def _broken(error: Exception) -> Problem:

@@ -43,9 +43,12 @@ class Place:
         path = raw_path if self.keeps_prefix else raw_path[len(self.prefix) :] or b"/"
         return path + b"?" + query if query else path
 
-    def location(self, given: str) -> str:
-        """Where a redirect leads for the caller; one to another server stays as it is."""
-        parts = urlsplit(given)
+    def location(self, given: str) -> str | None:
+        """Where a redirect leads for the caller; one to another server stays as it is. None for one that is no URL."""
+        try:
+            parts = urlsplit(given)
+        except ValueError:
+            return None
         ours = not parts.netloc or parts.netloc.lower() in (self.host.lower(), f"127.0.0.1:{self.port}")
         if not ours or not parts.path.startswith("/") or parts.scheme not in ("", "http", "https"):
             return given
@@ -97,7 +100,9 @@ def answered(headers: Headers, place: Place) -> Iterator[tuple[bytes, bytes]]:
     dropped = _dropped(headers) | _WHOLE_ADDRESS
     for name, value in _lowered(headers):
         if name in (b"location", b"content-location"):
-            yield name, place.location(value.decode("latin-1")).encode("latin-1")
+            location = place.location(value.decode("latin-1"))
+            if location is not None:
+                yield name, location.encode("latin-1")
         elif name == b"set-cookie":
             cookie = place.cookie(value.decode("latin-1"))
             if cookie is not None:

@@ -88,6 +88,8 @@ class Process:
     async def _flow(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(FLOWS):
+            if self.released.is_set():
+                return  # nobody hears it
             await send({"type": "http.response.body", "body": b"more", "more_body": True})
             await asyncio.sleep(0.01)
         await send({"type": "http.response.body", "body": b""})
