@@ -35,9 +35,10 @@ def test_a_target_is_the_path_as_it_came_without_the_prefix(place: Place, path: 
         ("http://127.0.0.1:41001/a", "http://127.0.0.1:41001/a"),
         ("https://elsewhere.example/a", "https://elsewhere.example/a"),
         ("//elsewhere.example/a", "//elsewhere.example/a"),
+        ("http://[", None),
     ],
 )
-def test_a_redirect_stays_below_the_prefix_or_leads_where_it_says(given: str, shown: str) -> None:
+def test_a_redirect_stays_below_the_prefix_or_leads_where_it_says(given: str, shown: str | None) -> None:
     assert STRIPS.location(given) == shown
     assert KEEPS.location(given) == shown
 
