@@ -24,6 +24,7 @@ _CONNECT_SECONDS: Final = 5.0
 _HEADERS_SECONDS: Final = 600.0
 
 T = TypeVar("T")
+Confirm = Callable[[], Awaitable[None]]
 MayGoOn = Callable[[], Awaitable[bool]]
 
 
@@ -39,13 +40,16 @@ class Proxy:
         """Let go of what is open."""
         await self._http.aclose()
 
-    async def forward(self, request: Request, up: Up, target: Target, place: Place, may_go_on: MayGoOn) -> Response:
-        """The answer of the process behind, as it comes. Cut off once `may_go_on` says no, before it begins too."""
+    async def forward(
+        self, request: Request, target: Target, place: Place, up: Up, confirm: Confirm, may_go_on: MayGoOn
+    ) -> Response:
+        """The answer of the process behind, as it comes. `confirm` is asked once the connection is open and before
+        anything is sent. Cut off once `may_go_on` says no, before it begins too."""
         async with AsyncExitStack() as kept:
             kept.enter_context(self.targets.room(up.job))
             try:
                 async with asyncio.timeout(_HEADERS_SECONDS):
-                    asking = self._http.handle_async_request(_request(request, target, place))
+                    asking = self._http.handle_async_request(_request(request, target, place, confirm))
                     answer = await _while(may_go_on, asking)
             except httpx.ConnectError:
                 self.targets.forget(up)
@@ -101,7 +105,7 @@ class _Passed(StreamingResponse):
                 return
 
 
-def _request(request: Request, target: Target, place: Place) -> httpx.Request:
+def _request(request: Request, target: Target, place: Place, confirm: Confirm) -> httpx.Request:
     client = "" if request.client is None else request.client.host
     raw: bytes = request.scope["raw_path"]
     headers = asked(request.headers.raw, place, client=client, scheme=request.url.scheme, secret=target.secret)
@@ -115,9 +119,24 @@ def _request(request: Request, target: Target, place: Place) -> httpx.Request:
         stream=_Body(request) if has_body else httpx.ByteStream(b""),
         extensions={
             "target": place.target(raw, request.scope["query_string"]),  # as it came, not as httpx would write it
+            "trace": _before_the_first_byte(confirm),
             "timeout": {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None},
         },
     )
+
+
+def _before_the_first_byte(confirm: Confirm) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
+    """A hook of httpcore, which goes on with a connection that is open only after it has returned."""
+
+    async def traced(event: str, info: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            try:
+                await confirm()
+            except BaseException:
+                await info["return_value"].aclose()
+                raise
+
+    return traced
 
 
 class _Body(httpx.AsyncByteStream):

@@ -3,6 +3,8 @@
 import asyncio
 import re
 from collections.abc import Coroutine
+from socket import AF_INET, SOCK_STREAM
+from socket import socket as Socket
 from typing import Any, Final
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -11,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from websockets.typing import Origin, Subprotocol
 
 from services.api.problems import Problem
-from services.api.proxy import LOOK_SECONDS, MayGoOn
+from services.api.proxy import LOOK_SECONDS, Confirm, MayGoOn
 from services.api.proxy_headers import Place, asked, asked_for_a_socket
 from services.api.proxy_target import Target, Targets, Up, not_listening
 
@@ -30,12 +32,15 @@ class _Straight(connect):
         return exc
 
 
-async def bridge(socket: WebSocket, targets: Targets, up: Up, target: Target, place: Place, may_go_on: MayGoOn) -> None:
-    """Pass messages both ways until one side ends, or `may_go_on` says no. A message that one side does not take keeps
-    the other waiting. Raises before the caller is answered where the process behind takes no WebSocket."""
+async def bridge(
+    socket: WebSocket, targets: Targets, target: Target, place: Place, up: Up, confirm: Confirm, may_go_on: MayGoOn
+) -> None:
+    """Pass messages both ways until one side ends, or `may_go_on` says no. `confirm` is asked once the connection is
+    open and before anything is sent. A message that one side does not take keeps the other waiting. Raises before the
+    caller is answered where the process behind takes no WebSocket."""
     with targets.room(up.job):
         try:
-            behind = await _connected(socket, target, place)
+            behind = await _connected(socket, target, place, confirm)
         except InvalidStatus as error:
             code = error.response.status_code
             raise Problem("service-error", f"the workstation's process refused the WebSocket with {code}") from None
@@ -52,7 +57,7 @@ async def bridge(socket: WebSocket, targets: Targets, up: Up, target: Target, pl
         await _close(socket, code, reason)
 
 
-async def _connected(socket: WebSocket, target: Target, place: Place) -> ClientConnection:
+async def _connected(socket: WebSocket, target: Target, place: Place, confirm: Confirm) -> ClientConnection:
     client = "" if socket.client is None else socket.client.host
     scheme = "https" if socket.scope["scheme"] == "wss" else "http"
     headers = asked(socket.headers.raw, place, client=client, scheme=scheme, secret=target.secret)
@@ -60,9 +65,8 @@ async def _connected(socket: WebSocket, target: Target, place: Place) -> ClientC
     shown_as = place.host if _HOST.fullmatch(place.host) else f"127.0.0.1:{target.port}"
     origin = socket.headers.get("origin")
     return await _Straight(
-        f"ws://{shown_as}{path}",  # what the Host header says: the connection goes to the host and port below
-        host="127.0.0.1",
-        port=target.port,
+        f"ws://{shown_as}{path}",  # what the Host header says: the connection is the one below
+        sock=await _opened(target.port, confirm),
         origin=None if origin is None else Origin(origin),
         subprotocols=[Subprotocol(name) for name in socket.scope["subprotocols"]] or None,
         additional_headers=asked_for_a_socket(headers),
@@ -73,6 +77,19 @@ async def _connected(socket: WebSocket, target: Target, place: Place) -> ClientC
         ping_interval=None,  # the caller's side has one, and the process behind is on this machine
         max_size=_LARGEST_MESSAGE_BYTES,
     )
+
+
+async def _opened(port: int, confirm: Confirm) -> Socket:
+    opened = Socket(AF_INET, SOCK_STREAM)
+    try:
+        opened.setblocking(False)
+        async with asyncio.timeout(_OPEN_SECONDS):
+            await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", port))
+            await confirm()
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 async def _outward(socket: WebSocket, behind: ClientConnection) -> tuple[int, str]:

@@ -69,8 +69,20 @@ class Targets:
             self._known[key] = (now + _KEPT_SECONDS, Target(answer.port, answer.secret))
         return Target(answer.port, answer.secret)
 
+    async def confirm(self, tenant: str, up: Up, target: Target) -> None:
+        """Raises where the watcher does not say the same once more. To be asked once a connection is open, before the
+        secret goes over it: the port may have gone to somebody else since it was remembered."""
+        try:
+            answer = await self._asking.endpoint(tenant, up.job, up.attempt)
+        except Problem:
+            self.forget(up)
+            raise
+        if (answer.port, answer.secret) != (target.port, target.secret):
+            self.forget(up)
+            raise not_listening(up.job)
+
     def forget(self, up: Up) -> None:
-        """Ask again next time: nobody listened there."""
+        """Ask again next time: nobody listened there, or somebody else."""
         self._known.pop((up.job, up.attempt), None)
 
     @contextmanager

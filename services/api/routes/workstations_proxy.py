@@ -1,6 +1,7 @@
 """The way to a workstation's own pages and sockets, for those whom the door has let in."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Security
@@ -43,7 +44,8 @@ async def passed(workstation: str, request: Request, api: ApiPart, caller: Calle
     """Pass a request to the workstation's process, and its answer back."""
     try:
         up, target, place = await _way(api, caller, workstation, request)
-        return await api.proxy.forward(request, up, target, place, _stays(api, caller, up, request))
+        confirm = partial(api.proxy.targets.confirm, caller.tenant, up, target)
+        return await api.proxy.forward(request, target, place, up, confirm, _stays(api, caller, up, request))
     except Problem as problem:
         if problem.kind in _MAY_COME and request.method == "GET" and _reads_pages(request):
             page = waiting_page(problem.detail)
@@ -66,7 +68,8 @@ async def opened(workstation: str, socket: WebSocket, caller: Annotated[Caller, 
     """Pass messages both ways."""
     api: Api = socket.app.state.api
     up, target, place = await _way(api, caller, workstation, socket)
-    await bridge(socket, api.proxy.targets, up, target, place, _stays(api, caller, up, socket))
+    confirm = partial(api.proxy.targets.confirm, caller.tenant, up, target)
+    await bridge(socket, api.proxy.targets, target, place, up, confirm, _stays(api, caller, up, socket))
 
 
 def _reads_pages(request: Request) -> bool:

@@ -243,7 +243,7 @@ async def test_a_suspension_and_a_stop_close_the_way_and_what_is_open(
     asked = len(watcher.asked)
     await comes_up(api, rin, desk, attempt=2)
     assert (await rin.get(to(desk))).status_code == 200
-    assert [one.attempt for one in watcher.asked[asked:]] == [2], "the endpoint of an attempt is not another's"
+    assert {one.attempt for one in watcher.asked[asked:]} == {2}, "the endpoint of an attempt is not another's"
     await rin.post(f"/v1/workstations/{desk}/stop")
     refused = await rin.get(to(desk))
     assert (refused.status_code, "it is being stopped" in refused.json()["detail"]) == (409, True)
