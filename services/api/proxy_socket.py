@@ -17,7 +17,8 @@ from services.api.proxy import LOOK_SECONDS, Confirm, MayGoOn
 from services.api.proxy_headers import Place, asked, asked_for_a_socket
 from services.api.proxy_target import Target, Targets, Up, not_listening
 
-_LARGEST_MESSAGE_BYTES: Final = 16 * 1024**2  # uvicorn's own limit for what comes from the caller
+_LARGEST_MESSAGE_BYTES: Final = 4 * 1024**2
+_FRAMES_AHEAD: Final = 1  # of the process behind; more are read once the caller has taken these
 _OPEN_SECONDS: Final = 10.0
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:]+\](:[0-9]+)?")
 _GOING_AWAY: Final = 1001
@@ -38,7 +39,7 @@ async def bridge(
     """Pass messages both ways until one side ends, or `may_go_on` says no. `confirm` is asked once the connection is
     open and before anything is sent. A message that one side does not take keeps the other waiting. Raises before the
     caller is answered where the process behind takes no WebSocket."""
-    with targets.room(up.job):
+    with targets.room(up.job), targets.room_for_a_socket(up.job):
         try:
             behind = await _connected(socket, target, place, confirm)
         except InvalidStatus as error:
@@ -76,6 +77,7 @@ async def _connected(socket: WebSocket, target: Target, place: Place, confirm: C
         open_timeout=_OPEN_SECONDS,
         ping_interval=None,  # the caller's side has one, and the process behind is on this machine
         max_size=_LARGEST_MESSAGE_BYTES,
+        max_queue=_FRAMES_AHEAD,
     )
 
 

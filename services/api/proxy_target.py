@@ -14,6 +14,8 @@ from shared.runtime.database import Database
 _KEPT_SECONDS: Final = 3.0
 _KEPT: Final = 1000
 _AT_ONCE: Final = 200
+_SOCKETS_AT_ONCE: Final = 50
+_SOCKETS_IN_ALL: Final = 500
 
 # The attempt that may be reached now: none while it waits, is being suspended or stopped, or has ended.
 UP: Final = """
@@ -49,6 +51,7 @@ class Targets:
         self._asking = asking
         self._known: dict[tuple[str, int], tuple[float, Target]] = {}
         self._open: Counter[str] = Counter()
+        self._sockets: Counter[str] = Counter()
 
     async def up(self, tenant: str, job: str) -> Up | None:
         """The tenant's workstation, if it is up this moment."""
@@ -98,6 +101,20 @@ class Targets:
             self._open[job] -= 1
             if not self._open[job]:
                 del self._open[job]
+
+    @contextmanager
+    def room_for_a_socket(self, job: str) -> Iterator[None]:
+        """One of the WebSockets that a workstation, and all of them, may have through this process at once."""
+        if self._sockets[job] >= _SOCKETS_AT_ONCE or self._sockets.total() >= _SOCKETS_IN_ALL:
+            detail = f"too many WebSockets are open already ({_SOCKETS_AT_ONCE} to a workstation): close one"
+            raise Problem("unavailable", detail, headers={"Retry-After": "2"})
+        self._sockets[job] += 1
+        try:
+            yield
+        finally:
+            self._sockets[job] -= 1
+            if not self._sockets[job]:
+                del self._sockets[job]
 
 
 def not_listening(job: str) -> Problem:
