@@ -18,6 +18,7 @@ _FINISH_SECONDS = 10
 _FIRST_REQUEST_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
 _BACKLOG = 2048
+_WEBSOCKET_MESSAGE_BYTES = 4 * 1024**2
 _KEEP_ALIVE_SECONDS = 75  # longer than clients keep an idle connection: else a request meets its closing
 
 
@@ -97,6 +98,8 @@ def main() -> int:
         server_header=False,
         timeout_graceful_shutdown=_FINISH_SECONDS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        ws_max_size=_WEBSOCKET_MESSAGE_BYTES,
+        ws_max_queue=1,
     )
     # At its end uvicorn puts these handlers back and raises the signal that ended it again: exit by code, not by it.
     for number in (signal.SIGTERM, signal.SIGINT):
