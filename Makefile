@@ -53,7 +53,7 @@ check: .venv/.all ## Format, lint, types and import contracts: what CI runs befo
 	$(BIN)/lint-imports --no-logo
 
 test: .venv/.all ## Run the tests, or a part: make test T=tests/unit/gatekeeper
-	$(BIN)/pytest --session-timeout=780 $(WORKERS) $(T) $(PYTEST)
+	$(BIN)/pytest --session-timeout=830 $(WORKERS) $(T) $(PYTEST)
 
 test-long: .venv/.all ## Kill and freeze at every failpoint, then at random (HISTORIES=300; SEEDS=1,2 replays)
 	TIDEGATE_CHAOS_SEEDS="$(SEEDS)" TIDEGATE_CHAOS_HISTORIES="$(HISTORIES)" $(BIN)/pytest -m long -s $(T) $(PYTEST)
