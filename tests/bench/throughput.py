@@ -196,7 +196,7 @@ def cpu_seconds(pid: int) -> float:
 def _ticks(pid: int) -> int:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return 0  # it ended meanwhile, and its parent has counted it
     return sum(int(ticks) for ticks in fields[11:15])
 
