@@ -7,7 +7,6 @@ does: whoever is late with removing it takes away what nobody names. No transact
 import asyncio
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -142,9 +141,11 @@ class Stored:
 
     async def remove_soon(self, keys: Sequence[str]) -> None:
         """Remove these now if that works at once; else the next sweep does."""
-        with suppress(Exception):
+        try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self.remove(keys)
+        except Exception as error:  # the deletion is committed: whatever this met, its answer stands
+            self._log.warning("blobs are left to the next sweep", count=len(keys), error=repr(error))
 
     async def _is_there(self, key: str) -> bool:
         try:
