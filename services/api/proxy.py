@@ -77,7 +77,7 @@ async def _while(may_go_on: MayGoOn, way: Coroutine[Any, Any, T]) -> T:
     going = asyncio.create_task(way)
     try:
         while not (await asyncio.wait([going], timeout=LOOK_SECONDS))[0]:
-            if not await may_go_on():
+            if not await may_go_on() and not going.done():  # what came meanwhile is the caller's to close
                 raise _Over
         return going.result()
     finally:
