@@ -1,9 +1,10 @@
 """The stack on which histories follow one another: a new one where the last went wrong."""
 
 import itertools
+import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos.load import a_ledger
@@ -55,3 +56,11 @@ class Ground:
         stand, self._stand = self._stand, None
         if stand is not None:
             stand.end()
+
+
+def seeds_asked() -> Iterator[int | None]:
+    """Those of TIDEGATE_CHAOS_SEEDS, else as many new ones as TIDEGATE_CHAOS_HISTORIES says."""
+    given = os.environ.get("TIDEGATE_CHAOS_SEEDS")
+    if given:
+        return iter([int(seed) for seed in given.split(",")])
+    return itertools.repeat(None, int(os.environ.get("TIDEGATE_CHAOS_HISTORIES", "300")))

@@ -17,13 +17,11 @@ metered twice; `make test-long` takes every point of every service.
 The restore epoch has its own test (`test_restore.py`).
 """
 
-import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.chaos.ground import Ground
+from tests.chaos.ground import Ground, seeds_asked
 from tests.chaos.orders import EVERY_PLACE, Fault
 from tests.chaos.report import PROPERTY
 
@@ -86,19 +84,11 @@ def test_jobs_end_right_and_run_once_at_every_failpoint(
     assert history.complaint is None, str(history)
 
 
-def _seeds() -> Iterator[int | None]:
-    """Those of TIDEGATE_CHAOS_SEEDS, else as many new ones as TIDEGATE_CHAOS_HISTORIES says."""
-    given = os.environ.get("TIDEGATE_CHAOS_SEEDS")
-    if given:
-        return iter([int(seed) for seed in given.split(",")])
-    return itertools.repeat(None, int(os.environ.get("TIDEGATE_CHAOS_HISTORIES", "300")))
-
-
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_jobs_end_right_and_run_once_whatever_is_killed_and_frozen(ground: Ground, record_property: Record) -> None:
     wrong = []
-    for seed in _seeds():
+    for seed in seeds_asked():
         history = ground.happen(seed=seed)
         record_property(PROPERTY, history.told())
         wrong += [str(history)] if history.complaint else []

@@ -9,13 +9,11 @@ was told, the launcher about to stop what is resumed next, the stager about to s
 The first of them stands in the ordinary run, which is to stay short.
 """
 
-import itertools
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tests.chaos.ground import Ground
+from tests.chaos.ground import Ground, seeds_asked
 from tests.chaos.handling import happen
 from tests.chaos.orders import Fault
 from tests.chaos.report import PROPERTY
@@ -57,19 +55,11 @@ def test_what_a_person_asks_is_done_once_and_leaves_nothing_behind(
     assert history.complaint is None, str(history)
 
 
-def _seeds() -> Iterator[int | None]:
-    """Those of TIDEGATE_CHAOS_SEEDS, else as many new ones as TIDEGATE_CHAOS_HISTORIES says."""
-    given = os.environ.get("TIDEGATE_CHAOS_SEEDS")
-    if given:
-        return iter([int(seed) for seed in given.split(",")])
-    return itertools.repeat(None, int(os.environ.get("TIDEGATE_CHAOS_HISTORIES", "300")))
-
-
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_what_a_person_asks_is_done_once_whatever_is_killed_and_frozen(ground: Ground, record_property: Record) -> None:
     wrong = []
-    for seed in _seeds():
+    for seed in seeds_asked():
         history = ground.happen(seed=seed)
         record_property(PROPERTY, history.told())
         wrong += [str(history)] if history.complaint else []
