@@ -55,22 +55,18 @@ async def _enters(api: RunningApi, client: httpx.AsyncClient, workstation: str) 
     return browser
 
 
-def _to(workstation: str, path: str = "/") -> str:
-    return f"/v1/workstations/{workstation}/proxy{path}"
-
-
 async def test_a_ticket_sets_a_cookie_that_is_good_for_this_workstation(
     api: RunningApi, rin: httpx.AsyncClient, desk: str
 ) -> None:
     browser = api.client(None)
     response = await browser.get(await _ticket(rin, desk))
     assert response.status_code == 200
-    assert f'url={_to(desk)}"' in response.text
+    assert f'url={to(desk)}"' in response.text
     set_cookie = response.headers["set-cookie"].lower()
-    for part in ("httponly", "samesite=strict", f"path={_to(desk, '')}", "max-age=43200"):
+    for part in ("httponly", "samesite=strict", f"path={to(desk, '')}", "max-age=43200"):
         assert part in set_cookie
     assert (response.headers["cache-control"], response.headers["referrer-policy"]) == ("no-store", "no-referrer")
-    seen = (await browser.get(_to(desk, "/x"))).json()
+    seen = (await browser.get(to(desk, "/x"))).json()
     assert seen["target"] == "/x"
     assert COOKIE not in str(seen), "the process never sees the cookie that let its reader in"
 
@@ -79,8 +75,8 @@ async def test_the_cookie_opens_no_other_route(api: RunningApi, rin: httpx.Async
     browser = await _enters(api, rin, desk)
     cookie = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"}
     other = await a_workstation(rin)
-    for path in ("/v1/jobs", f"/v1/workstations/{desk}", f"/v1/workstations/{desk}/ticket", _to(other), "/v1/whoami"):
-        for headers in (cookie, cookie | {"Host": f"h{_to(desk)}?"}):
+    for path in ("/v1/jobs", f"/v1/workstations/{desk}", f"/v1/workstations/{desk}/ticket", to(other), "/v1/whoami"):
+        for headers in (cookie, cookie | {"Host": f"h{to(desk)}?"}):
             response = await api.client(None).request("POST" if "ticket" in path else "GET", path, headers=headers)
             assert response.status_code == 401, (path, headers)
 
@@ -102,7 +98,7 @@ async def test_expired_tickets_and_cookies_are_refused_and_swept(
     url = await _ticket(rin, desk)
     await api.service.db.execute("UPDATE visits SET expires_at = now() - interval '1 second'")
     assert (await api.client(None).get(url)).status_code == 401
-    assert (await browser.get(_to(desk))).status_code == 401
+    assert (await browser.get(to(desk))).status_code == 401
     await _ticket(rin, desk)
     await api.api.visits.sweep(api.api.clock.now())
     assert await api.service.db.fetchval("SELECT count(*) FROM visits") == 1
@@ -113,17 +109,17 @@ async def test_a_ticket_and_a_cookie_are_of_no_other_workstation(
 ) -> None:
     other = await _up(api, rin, process, watcher)
     ticket = (await _ticket(rin, desk)).partition("?")[2]
-    assert (await api.client(None).get(f"{_to(other)}?{ticket}")).status_code == 401
+    assert (await api.client(None).get(f"{to(other)}?{ticket}")).status_code == 401
     browser = await _enters(api, rin, desk)
     cookie = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"}
-    assert (await api.client(None).get(_to(other), headers=cookie)).status_code == 401
-    assert (await api.client(None).get(_to(desk), headers=cookie)).status_code == 200
+    assert (await api.client(None).get(to(other), headers=cookie)).status_code == 401
+    assert (await api.client(None).get(to(desk), headers=cookie)).status_code == 200
 
 
 async def test_other_tenants_get_neither_in_nor_a_ticket(
     api: RunningApi, kay: httpx.AsyncClient, desk: str, watcher: Watcher
 ) -> None:
-    assert (await kay.get(_to(desk))).status_code == 404
+    assert (await kay.get(to(desk))).status_code == 404
     assert (await kay.post(f"/v1/workstations/{desk}/ticket")).status_code == 404
     assert watcher.asked == []
 
@@ -132,9 +128,9 @@ async def test_revoking_a_token_revokes_what_came_from_it(api: RunningApi, ada: 
     made = (await ada.post("/v1/tokens", json={"tenant": "acme", "user": "lee"})).json()
     lee = api.client(made["token"])
     browser, url = await _enters(api, lee, desk), await _ticket(lee, desk)
-    assert (await browser.get(_to(desk))).status_code == 200
+    assert (await browser.get(to(desk))).status_code == 200
     await ada.delete(f"/v1/tokens/{made['id']}")
-    assert (await browser.get(_to(desk))).status_code == 401
+    assert (await browser.get(to(desk))).status_code == 401
     assert (await api.client(None).get(url)).status_code == 401
 
 
@@ -152,9 +148,9 @@ async def test_another_replica_knows_tickets_and_cookies(
     async with running(settings, api.database, api.nats) as other:
         browser = other.client(None)
         assert (await browser.get(await _ticket(rin, desk))).status_code == 200
-        assert (await browser.get(_to(desk))).status_code == 200
+        assert (await browser.get(to(desk))).status_code == 200
         cookie = {"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"}
-        assert (await api.client(None).get(_to(desk), headers=cookie)).status_code == 200
+        assert (await api.client(None).get(to(desk), headers=cookie)).status_code == 200
 
 
 async def test_an_authorization_of_the_workstations_own_pages_does_not_shut_their_visitor_out(
@@ -162,10 +158,10 @@ async def test_an_authorization_of_the_workstations_own_pages_does_not_shut_thei
 ) -> None:
     browser = await _enters(api, rin, desk)
     for own in ("token abc", "Basic YTpi"):
-        seen = await browser.get(_to(desk), headers={"Authorization": own})
+        seen = await browser.get(to(desk), headers={"Authorization": own})
         assert (seen.status_code, own in str(dict(seen.json()["headers"]).values())) == (200, False), own
-        assert (await api.client(None).get(_to(desk), headers={"Authorization": own})).status_code == 401, own
-    assert (await browser.get(_to(desk), headers={"Authorization": "Bearer nobody's"})).status_code == 401
+        assert (await api.client(None).get(to(desk), headers={"Authorization": own})).status_code == 401, own
+    assert (await browser.get(to(desk), headers={"Authorization": "Bearer nobody's"})).status_code == 401
 
 
 ASKED: list[tuple[str, dict[str, str], int]] = [
@@ -188,7 +184,7 @@ async def test_with_a_cookie_only_the_workstations_own_pages_may_ask(
     browser = await _enters(api, rin, desk)
     for method, headers, status in ASKED:
         given = {name: value.replace("OURS", api.url) for name, value in headers.items()}
-        assert (await browser.request(method, _to(desk), headers=given)).status_code == status, (method, headers)
+        assert (await browser.request(method, to(desk), headers=given)).status_code == status, (method, headers)
 
 
 OPENINGS: list[tuple[dict[str, str], int]] = [
@@ -208,7 +204,7 @@ async def test_a_websocket_is_refused_before_it_opens(api: RunningApi, rin: http
     for headers, status in OPENINGS:
         given = {name: ours[name] if "OURS" in value else value for name, value in headers.items()}
         opening = connect(
-            f"ws://{host}{_to(desk, '/socket')}", additional_headers=given, proxy=None, open_timeout=PATIENCE_SECONDS
+            f"ws://{host}{to(desk, '/socket')}", additional_headers=given, proxy=None, open_timeout=PATIENCE_SECONDS
         )
         if status == 101:
             async with opening as socket:
@@ -240,7 +236,7 @@ async def test_a_websocket_to_any_other_place_is_refused(api: RunningApi, rin: h
 async def test_a_body_is_limited_by_the_path_that_is_asked_for_not_by_what_the_host_header_makes_of_it(
     api: RunningApi, rin: httpx.AsyncClient, desk: str
 ) -> None:
-    for host in (f"h{_to(desk)}?", "h/v1/snapshots/?"):
+    for host in (f"h{to(desk)}?", "h/v1/snapshots/?"):
         response = await rin.post("/v1/jobs", content=b"x" * 600_000, headers={"Host": host})
         assert response.status_code in (413, 415), host
 
