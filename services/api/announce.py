@@ -25,12 +25,14 @@ AT_ONCE: Final = 200
 LAGS_FROM: Final = 100  # messages that a service under load has waiting at any moment
 _LOOKED_AT: Final = 1000
 
-# Jobs that go on, whose newest event is sent and old: the next ones by id. A gate that is shown is an answer.
+# Jobs that go on, whose newest event is sent and old: the next ones by id. A gate is an answer once the gatekeeper told
+# of one: without a version it is what the record itself shows.
 IDLE: Final = """
 SELECT jobs.id, jobs.record::text, event.at, event.sent_at
 FROM jobs JOIN events AS event ON (event.job, event.epoch, event.seq) = (jobs.id, jobs.epoch, jobs.seq)
 WHERE jobs.state IN ('QUEUED', 'SUBMITTED', 'PENDING', 'RUNNING') AND jobs.id > $1
-    AND event.sent_at < $2 AND (event.at < $3 OR NOT jobs.record ? 'gate') ORDER BY jobs.id LIMIT $4
+    AND event.sent_at < $2 AND (event.at < $3 OR NOT jobs.record ?& ARRAY['gate', 'gate_version'])
+ORDER BY jobs.id LIMIT $4
 """
 
 # Have the relay publish these again.

@@ -8,6 +8,7 @@ from typing import Final
 from services.gatekeeper.line import CEILING, EVENT, TIME, Waiting, pool_key, tenant_key
 from services.gatekeeper.room import EVERYBODY, Pool, Room
 from shared.lifecycle.facts import Gate
+from shared.lifecycle.gates import cooldown_gate, hold_gate, upstream_gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,14 @@ def hold(job: Waiting, room: Room) -> Closed | None:
     mark = job.hold
     if mark is None:
         return None
-    lifted_by = "an admin" if mark.by_admin else f"{mark.actor} or an admin"
-    reason = f"held by {mark.actor}: {mark.reason}"
-    gate = Gate(name="hold", reason=reason, scope=f"job {job.job}", lifted_by=lifted_by)
-    return Closed(gate, "admin" if mark.by_admin else "user", EVENT)
+    return Closed(hold_gate(job.job, mark), "admin" if mark.by_admin else "user", EVENT)
 
 
 def upstream(job: Waiting, room: Room) -> Closed | None:
     """Closed until the steps before it have succeeded."""
     if job.upstream is None:
         return None
-    reason = f"step {job.upstream} waits for the steps before it to succeed"
-    return Closed(Gate(name="upstream", reason=reason, scope="pipeline", lifted_by="the steps before it"), "", EVENT)
+    return Closed(upstream_gate(job.upstream), "", EVENT)
 
 
 def cooldown(job: Waiting, room: Room) -> Closed | None:
@@ -57,9 +54,7 @@ def cooldown(job: Waiting, room: Room) -> Closed | None:
     until = job.cooldown_until
     if until is None or until <= room.now:
         return None
-    reason = f"attempt {job.attempt - 1} failed; attempt {job.attempt} may start from {_at(until)} on"
-    gate = Gate(name="cooldown", reason=reason, scope=f"job {job.job}", lifted_by="time", opens_at=until)
-    return Closed(gate, "", TIME)
+    return Closed(cooldown_gate(job.job, job.attempt, until), "", TIME)
 
 
 def quota_slots(job: Waiting, room: Room) -> Closed | None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from shared.lifecycle import commands, evidence
 from shared.lifecycle.derive import derive
 from shared.lifecycle.facts import FactBase
+from shared.lifecycle.gates import at_own_gates
 from shared.lifecycle.inputs import AnyInput, Reset
 from shared.lifecycle.outcome import Outcome, StepResult, ignored, refused
 from shared.lifecycle.record import (
@@ -81,7 +82,7 @@ def create(
         submitted_at=now,
         attempts=(Attempt(number=1, queued_at=now, infrastructure_before=budgets.infrastructure_used),),
     )
-    return derive(record)
+    return derive(at_own_gates(record, now))
 
 
 def advance(record: JobRecord, inputs: Sequence[AnyInput], now: datetime) -> Advanced:

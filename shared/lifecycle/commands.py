@@ -8,6 +8,7 @@ from shared.lifecycle import inputs as i
 from shared.lifecycle.derive import derive
 from shared.lifecycle.duties import holdings
 from shared.lifecycle.finish import next_attempt, settle
+from shared.lifecycle.gates import at_gates_anew, at_own_gates
 from shared.lifecycle.outcome import StepResult, applied, ignored, refused
 from shared.lifecycle.picture import picture
 from shared.lifecycle.reasons import REASONS, EndReason
@@ -193,7 +194,7 @@ def hold(record: JobRecord, item: i.Hold, now: datetime) -> StepResult:
     if record.hold is not None and (record.hold.by_admin or not item.by_admin):
         return ignored(record, "it is held already")
     mark = HoldMark(actor=item.actor, reason=item.reason, by_admin=item.by_admin, at=item.at)
-    return applied(record.model_copy(update={"hold": mark}))
+    return applied(_held_anew(record, mark, now))
 
 
 def release(record: JobRecord, item: i.Release, now: datetime) -> StepResult:
@@ -202,17 +203,21 @@ def release(record: JobRecord, item: i.Release, now: datetime) -> StepResult:
         return ignored(record, "nothing holds it")
     if record.hold.by_admin and not item.by_admin:
         return refused(record, f"an admin holds it ({record.hold.reason}): only an admin can release it")
-    return applied(record.model_copy(update={"hold": None}))
+    return applied(_held_anew(record, None, now))
+
+
+def _held_anew(record: JobRecord, mark: HoldMark | None, now: datetime) -> JobRecord:
+    changed = record.model_copy(update={"hold": mark})
+    return derive(at_gates_anew(changed, now)) if record.state is State.QUEUED else changed
 
 
 def open_upstream(record: JobRecord, item: i.UpstreamDone, now: datetime) -> StepResult:
-    """Open the `upstream` gate; what was said of it is so no more."""
+    """Open the `upstream` gate; what was said of the others while it was closed may be so no more."""
     if record.pipeline is None or record.pipeline.upstream_done:
         return ignored(record, "no step before it is waited for")
-    update: dict[str, object] = {"pipeline": record.pipeline.model_copy(update={"upstream_done": True})}
-    if record.state is not State.QUEUED or record.gate is None or record.gate.name != "upstream":
-        return applied(record.model_copy(update=update))
-    return applied(derive(record.model_copy(update=update | {"gate": None, "closed_gates": ()})))
+    update = {"pipeline": record.pipeline.model_copy(update={"upstream_done": True})}
+    opened = record.model_copy(update=update)
+    return applied(derive(at_own_gates(opened, now)) if record.state is State.QUEUED else opened)
 
 
 def open_recopy(record: JobRecord, item: i.Recopy, now: datetime) -> StepResult:

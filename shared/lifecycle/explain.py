@@ -69,7 +69,7 @@ def explain(
 def _why(record: JobRecord, seen: Picture, gate: Gate | None) -> str:
     if record.state is State.QUEUED:
         before = f" ({record.message})" if record.message else ""
-        return f"{_held(record, gate)}{before}"
+        return f"{_held(gate)}{before}"
     if record.state in ACTIVE:
         wish = "" if record.desired_state is Desired.RUN else f"{_wished(record)}; "
         return wish + _active(record, seen)
@@ -79,12 +79,10 @@ def _why(record: JobRecord, seen: Picture, gate: Gate | None) -> str:
     return f"{stage}{said}{again}"
 
 
-def _held(record: JobRecord, gate: Gate | None) -> str:
-    if gate is not None:
-        return f"the gate {gate.name} is closed: {gate.reason}"
-    if record.hold is not None:
-        return f"{record.hold.actor} holds it: {record.hold.reason}"
-    return "the gatekeeper has not said yet whether a gate holds it"
+def _held(gate: Gate | None) -> str:
+    if gate is None:
+        return "it waits for the gatekeeper to look at it"
+    return gate.reason if gate.name == "hold" else f"the gate {gate.name} is closed: {gate.reason}"
 
 
 def _wished(record: JobRecord) -> str:
@@ -131,7 +129,7 @@ def _pending(seen: Picture) -> str:
 
 def _next(record: JobRecord, seen: Picture, gate: Gate | None, actions: Mapping[str, Action]) -> Next:
     if record.state is State.QUEUED:
-        return _at_the_gate(record, gate)
+        return _at_the_gate(gate)
     if record.state in ACTIVE:
         return _of_services(record, seen)
     if record.recopy is not None:
@@ -147,15 +145,11 @@ def _or(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _at_the_gate(record: JobRecord, gate: Gate | None) -> Next:
-    cooldown = record.retries.cooldown_until
-    if gate is not None:
-        opens_at = gate.opens_at or (cooldown if gate.name == "cooldown" else None)
-        return Next(what=f"it goes on once the gate {gate.name} is open", who=gate.lifted_by, at=opens_at)
-    if record.hold is not None:
-        by = "an admin" if record.hold.by_admin else f"{record.hold.actor}, or an admin"
-        return Next(what="it goes on once it is released", who=by)
-    return Next(what="it is let through, or says which gate holds it", who="the gatekeeper", at=cooldown)
+def _at_the_gate(gate: Gate | None) -> Next:
+    if gate is None:
+        return Next(what="it is let through, or says which gate holds it", who="the gatekeeper")
+    once = "it is released" if gate.name == "hold" else f"the gate {gate.name} is open"
+    return Next(what=f"it goes on once {once}", who=gate.lifted_by, at=gate.opens_at)
 
 
 _OWED: Final[Mapping[Duty, str]] = {

@@ -5,6 +5,7 @@ from typing import Final
 
 from shared.lifecycle.derive import derive, derived
 from shared.lifecycle.folding import KEPT_EVIDENCE, fold_attempts
+from shared.lifecycle.gates import at_own_gates
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.reasons import REASONS, RetryClass
 from shared.lifecycle.record import Attempt, Backend, Copied, Exit, JobRecord, Origin, Retries, Workstation
@@ -139,30 +140,27 @@ def skip_to(record: JobRecord, number: int, queued_at: datetime) -> JobRecord:
 
 
 def _queued(record: JobRecord, attempts: tuple[Attempt, ...], retries: Retries, message: str | None) -> JobRecord:
-    """The record at the last of `attempts`, which nobody has looked at yet."""
+    """The record at the last of `attempts`, which the gatekeeper has not looked at yet."""
     earlier, kept = fold_attempts(record.earlier, attempts)
-    return derive(
-        record.model_copy(
-            update={
-                "state": State.QUEUED,
-                "desired_state": Desired.RUN,
-                "wish": None,
-                "attempt": attempts[-1].number,
-                "attempts": kept,
-                "earlier": earlier,
-                "retries": retries,
-                "gate": None,
-                "closed_gates": (),
-                "gate_version": None,
-                "admission_refused": None,
-                "exit": Exit(),
-                "end_reason": None,
-                "failed_stage": None,
-                "hint": None,
-                "message": message,
-                "finished_at": None,
-                "corrects": None,
-                "backend": Backend(),
-            }
-        )
+    queued = record.model_copy(
+        update={
+            "state": State.QUEUED,
+            "desired_state": Desired.RUN,
+            "wish": None,
+            "attempt": attempts[-1].number,
+            "attempts": kept,
+            "earlier": earlier,
+            "retries": retries,
+            "gate_version": None,
+            "admission_refused": None,
+            "exit": Exit(),
+            "end_reason": None,
+            "failed_stage": None,
+            "hint": None,
+            "message": message,
+            "finished_at": None,
+            "corrects": None,
+            "backend": Backend(),
+        }
     )
+    return derive(at_own_gates(queued, attempts[-1].queued_at))

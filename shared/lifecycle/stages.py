@@ -111,7 +111,9 @@ def waiting_on(record: JobRecord, seen: Picture, stage: StageName) -> str | None
         return _gone(seen, seen.lost)
     match stage:
         case StageName.QUEUED:
-            return "the gatekeeper's answer" if record.gate is None else f"{record.gate.name}: {record.gate.reason}"
+            return (
+                "the gatekeeper to look at it" if record.gate is None else f"{record.gate.name}: {record.gate.reason}"
+            )
         case StageName.VALIDATING_INPUT:
             return "the stager: checking inputs and command"
         case StageName.STARTING_CLUSTER:

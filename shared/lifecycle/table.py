@@ -99,7 +99,7 @@ def _refuse(why: str) -> Row:
     return Row(Step.REFUSE, why)
 
 
-_WAITS = "it waits at a gate and starts by itself"
+_WAITS = "it waits at a gate and goes on once that is open"
 _NOT_WAITING = "it was let through already"
 _ENDED = {
     State.SUCCEEDED: "it succeeded already",

@@ -82,6 +82,13 @@ async def test_a_job_that_a_gate_holds_has_its_answer(api: RunningApi, rin: http
     assert await _round(api, announcer) == 1
 
 
+async def test_a_gate_that_the_record_shows_itself_is_no_answer(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    (job,), clock = await _overdue(api, rin, 1)
+    assert (await rin.post(f"/v1/jobs/{job}/hold")).json()["gate"]["name"] == "hold"
+    await _happened_before(api, clock)
+    assert await _round(api, _announcer(api, clock)) == 1
+
+
 async def test_asks_nobody_who_has_messages_enough_waiting(api: RunningApi, rin: httpx.AsyncClient) -> None:
     jobs, clock = await _overdue(api, rin, 2)
     await api.report("admitted", jobs[0], admission=1)

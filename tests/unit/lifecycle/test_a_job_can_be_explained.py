@@ -56,7 +56,7 @@ def test_every_record_has_an_answer(world: World) -> None:
 
 def test_a_waiting_job_names_its_gate_who_opens_it_and_when() -> None:
     assert why_and_next(a_job()) == (
-        "the gatekeeper has not said yet whether a gate holds it",
+        "it waits for the gatekeeper to look at it",
         "it is let through, or says which gate holds it",
         "the gatekeeper",
         None,
@@ -69,7 +69,7 @@ def test_a_waiting_job_names_its_gate_who_opens_it_and_when() -> None:
         at(500),
     )
     held = a_job().ask(i.Hold, reason="audit", by_admin=True)
-    assert why_and_next(held) == ("rin holds it: audit", "it goes on once it is released", "an admin", None)
+    assert why_and_next(held) == ("held by rin: audit", "it goes on once it is released", "an admin", None)
 
 
 def test_the_gates_of_now_go_before_those_of_the_last_change() -> None:

@@ -224,11 +224,11 @@ STOPPED: dict[str, Any] = {"code": None, "signal": 15, "stop_recorded": True, "s
     ],
 )
 def test_the_next_attempt_holds_nothing_of_the_last(build: Callable[[], Job]) -> None:
-    """But what is the job's own: its budgets and what it was submitted with."""
+    """But what is the job's own: its budgets and what it was submitted with; its cooldown is the attempt's."""
     fresh = a_job(retries=1, warnings=("said at submit",)).record
     job = build()
     assert (job.events[-1], job.record.attempt) == ("queued", 2)
-    own = {"attempt", "attempts", "seq", "retries", "message", "stages"}
+    own = {"attempt", "attempts", "seq", "retries", "message", "stages", "gate", "closed_gates"}
     assert job.record.model_dump(exclude=own) == fresh.model_dump(exclude=own)
     kept = {"number", "origin", "queued_at", "cooldown_until", "up_before_ms"}
     assert job.record.current.model_dump(exclude=kept) == fresh.current.model_dump(exclude=kept)

@@ -140,7 +140,7 @@ def test_a_retry_of_a_step_that_was_not_reached_waits_for_the_steps_before_it() 
 
 
 NOT_ALLOWED = {
-    (State.QUEUED, "resume"): "it is not paused: it waits at a gate and starts by itself",
+    (State.QUEUED, "resume"): "it is not paused: it waits at a gate and goes on once that is open",
     (State.QUEUED, "release"): "nothing holds it",
     (State.RUNNING, "retry"): "it has not ended: it is running",
     (State.RUNNING, "hold"): "it was let through already: pause it instead",

@@ -136,7 +136,7 @@ class TestIdle:
             pytest.param(lambda: a_workstation().started().ask(i.Pause), "it is being paused", id="pausing"),
             pytest.param(lambda: a_workstation().started().ask(i.Stop), "it is being stopped", id="stopping"),
             pytest.param(
-                lambda: a_workstation(), "it is not up: it waits at a gate and starts by itself", id="waiting"
+                lambda: a_workstation(), "it is not up: it waits at a gate and goes on once that is open", id="waiting"
             ),
         ],
     )
