@@ -26,7 +26,8 @@ class QueueRow:
     """A job as the controller shows it, living or ended less than MinJobAge ago.
 
     `state` is its first word (RUNNING, COMPLETING, …), `completing` that its epilog has not ended. `id` is text: an
-    array or a heterogeneous job has more in it than a number. `start` of a pending job is an estimate.
+    array or a heterogeneous job has more in it than a number. `start` of a pending job and `end` of a living one are
+    estimates. squeue does not say since when a job is suspended: that is None, and `run_time` stands still meanwhile.
     """
 
     id: str
@@ -47,6 +48,8 @@ class QueueRow:
     nodes: str | None
     tres: str | None
     completing: bool = False
+    doubtful: tuple[str, ...] = ()
+    """The fields of time whose text stands for no certain time, such as an hour that a zone's clocks show twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class AccountingRow:
     nodes: str | None
     tres: str | None
     half_filled: bool = False
+    doubtful: tuple[str, ...] = ()
+    """As in a QueueRow."""
 
 
 @dataclass(frozen=True, slots=True)
