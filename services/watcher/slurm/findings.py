@@ -1,0 +1,165 @@
+"""From sightings on a Slurm cluster to facts. Pure: what is told of one submission, the newest alone for each segment.
+
+Success needs COMPLETED and 0:0. What the runner recorded is the second witness: where it disagrees, the worse of the
+two counts and both are shown. An end in a time in which the controller could not be asked is as the runner dates it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from services.watcher.domain import Finding
+from services.watcher.slurm.sighting import Segment, Sighting, Witness, is_ended, is_over
+from services.watcher.slurm.states import Means
+from services.watcher.slurm.waiting import told
+from shared.lifecycle.reasons import EndReason
+
+OOM_SIGNAL: Final = 125
+"""`0:125`: how Slurm writes that the kernel killed it for its memory."""
+_NO_OUTPUT_FILE: Final = 53
+"""`0:53`: the file for its output could not be opened, so nothing was started."""
+_SETTLES: Final = timedelta(seconds=30)
+"""A controller that is back needs so long to hear from its nodes what has ended meanwhile."""
+_ROUNDING: Final = timedelta(seconds=2)
+_RUNNER_NEVER_RAN: Final = 75
+_SHELLS_SIGNAL: Final = 128
+"""A shell exits with this and the number of the signal that ended its command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """The controller could not be asked from `since` until `until`."""
+
+    since: datetime
+    until: datetime
+
+
+def findings(sighting: Sighting, blind: Sequence[Blind] = ()) -> tuple[Finding, ...]:
+    """What is to be told of a submission: ends of earlier segments, and where the last one is."""
+    *earlier, last = sighting.segments
+    return (*(_requeued(sighting, segment) for segment in earlier), *_of_last(sighting, last, blind))
+
+
+def _of_last(sighting: Sighting, last: Segment, blind: Sequence[Blind]) -> Iterator[Finding]:
+    if last.state is None or last.state.means is Means.ELSEWHERE:
+        return
+    if is_over(last):
+        if (end := _exited(sighting, last, blind)) is not None:
+            yield _finding(sighting, last, "exited", end)
+        return
+    if not last.controller:
+        return  # accounting says that it waits or runs, the controller does not have it: one of them is behind
+    if last.state.means in (Means.WAITS, Means.HELD):
+        yield _finding(sighting, last, "seen_pending", {"raw_state": last.word, "raw_reason": told(last.reason)})
+    elif last.start is not None:
+        since = None if last.suspended_since is None else last.suspended_since.isoformat()
+        running = {"started_at": last.start.isoformat(), "raw_state": last.word, "suspended_since": since}
+        yield _finding(sighting, last, "seen_running", {**running, "suspended_ms": last.suspended_ms})
+
+
+def _requeued(sighting: Sighting, segment: Segment) -> Finding:
+    end = segment.end or segment.created_at
+    fields = {
+        "started_at": None if segment.start is None else segment.start.isoformat(),
+        "ended_at": end.isoformat(),
+        "suspended_ms": segment.suspended_ms,
+        "raw_reason": segment.word,
+        "estimated": segment.end is None or segment.end_is_requeue,
+    }
+    return _finding(sighting, segment, "segment_requeued", fields)
+
+
+def _exited(sighting: Sighting, segment: Segment, blind: Sequence[Blind]) -> Mapping[str, Any] | None:
+    """The fields of an end; None where the runner says that it never started the command, as it was not to."""
+    witness = sighting.witness(segment.restart)
+    code, signal, reason = _outcome(segment, witness)
+    if code == _RUNNER_NEVER_RAN and witness is None:
+        return None
+    ended_at, remark = _end(segment, witness, blind)
+    remarks = [text for text in (_who(segment), _disagreement(segment, witness), remark) if text]
+    return {
+        "code": code,
+        "signal": signal,
+        "started_at": None if segment.start is None else segment.start.isoformat(),
+        "ended_at": ended_at.isoformat(),
+        "suspended_ms": segment.suspended_ms,
+        "stop_recorded": _stopped(segment, witness),
+        "reason": None if reason is None else reason.value,
+        "message": "; ".join(remarks) or None,
+        "raw_state": segment.word,
+        "self_reported": False,
+        "estimated": False,
+    }
+
+
+def _outcome(segment: Segment, witness: Witness | None) -> tuple[int | None, int | None, EndReason | None]:
+    """(code, signal, reason). A COMPLETED without a readable `0:0`, and a FAILED without a code, are no success."""
+    assert segment.state is not None
+    slurm = segment.exit
+    if slurm is not None and slurm.signal == OOM_SIGNAL:
+        return None, None, EndReason.OUT_OF_MEMORY
+    if segment.state.reason is not None:
+        return None, None, segment.state.reason
+    if slurm is not None and slurm.signal == _NO_OUTPUT_FILE and witness is None:
+        return None, None, EndReason.CONFIGURATION
+    failed = segment.word.split()[0].upper() != "COMPLETED"
+    if slurm is None or (failed and slurm.code == 0 and slurm.signal == 0):
+        if witness is None or (failed and witness.code == 0):
+            return None, None, None
+        return witness.code, witness.signal, None
+    code, signal = (None, slurm.signal) if slurm.signal else (slurm.code, None)
+    if code == 0 and witness is not None and witness.code != 0:
+        return witness.code, witness.signal, None
+    return code, signal, None
+
+
+def _stopped(segment: Segment, witness: Witness | None) -> bool | None:
+    """Whether the cluster's side recorded a stop before the end; it cannot tell for an end by itself."""
+    assert segment.state is not None
+    if segment.state.reason is EndReason.STOPPED_AT_BACKEND:
+        return True
+    return witness is not None and witness.stop_seen_at is not None
+
+
+def _end(segment: Segment, witness: Witness | None, blind: Sequence[Blind]) -> tuple[datetime, str | None]:
+    """When it ended. The runner's time counts only where the controller could not be asked between the two."""
+    ended_at = segment.end or segment.created_at
+    if witness is None or ended_at - witness.ended_at <= _ROUNDING:
+        return ended_at, None
+    unseen = any(gap.since <= ended_at and witness.ended_at <= gap.until + _SETTLES for gap in blind)
+    if not unseen or (segment.start is not None and witness.ended_at < segment.start):
+        return ended_at, None
+    late = round((ended_at - witness.ended_at).total_seconds())
+    return witness.ended_at, f"Slurm recorded the end {late} s late, after a time in which it could not be asked"
+
+
+def _who(segment: Segment) -> str | None:
+    if segment.state is None or segment.state.reason is not EndReason.STOPPED_AT_BACKEND:
+        return None
+    return "cancelled" if segment.cancelled_by is None else f"cancelled by uid {segment.cancelled_by}"
+
+
+def _disagreement(segment: Segment, witness: Witness | None) -> str | None:
+    if witness is None or segment.exit is None or not is_ended(segment.state):
+        return None
+    slurm = segment.exit
+    if slurm.signal:
+        same = witness.signal == slurm.signal or witness.code == _SHELLS_SIGNAL + slurm.signal
+    else:
+        same = witness.code == slurm.code
+    if same or segment.state is None or segment.state.reason is not None:
+        return None
+    said = f"exit {witness.code}" if witness.code is not None else f"signal {witness.signal}"
+    return f"Slurm says {segment.word} {slurm.code}:{slurm.signal}, the runner recorded {said}"
+
+
+def _finding(sighting: Sighting, segment: Segment, kind: str, fields: Mapping[str, Any]) -> Finding:
+    key = {
+        "submission": sighting.name,
+        "restart": segment.restart,
+        "created_at": segment.created_at.isoformat(),
+    }
+    # What was told is remembered by this name: of each segment its own.
+    name = sighting.name if segment.restart == 0 else f"{sighting.name}+{segment.restart}"
+    return Finding(name, kind, sighting.job, sighting.attempt, {"tenant": sighting.tenant, "segment": key, **fields})
