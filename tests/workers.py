@@ -8,13 +8,17 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
 _ONE_STACK: Final = "tests/e2e/"
+_ONE_CLUSTER: Final = "tests/slurm/"
 
 
 class OneStack(LoadFileScheduling):  # type: ignore[misc] # xdist says no types
-    """File by file; those that use the run's stack go to one worker, so that it is started once."""
+    """File by file; those that use the run's stack go to one worker, so that it is started once, and so do those that
+    use its Slurm cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
+        if file.startswith(_ONE_CLUSTER):
+            return _ONE_CLUSTER
         return _ONE_STACK if file.startswith(_ONE_STACK) and not file.endswith("/test_demo.py") else file
 
 
