@@ -17,8 +17,8 @@ from services.stager.manifest import ManifestFile, as_text
 from services.stager.marks import Mark
 from services.stager.patterns import Patterns
 from services.stager.underway import Trace
-from services.stager.walk import Found, Loss, Refused, TooMany, Walk, refusal
-from shared.contracts.queries import OutputFile, output_key
+from services.stager.walk import Found, FoundFolder, Loss, Refused, TooMany, Walk, refusal
+from shared.contracts.queries import OutputFile, OutputFolder, output_key
 from shared.contracts.snapshot import shown
 from shared.lifecycle.facts import MAX_ITEMS
 from shared.runtime import failpoints
@@ -60,9 +60,10 @@ class Copying:
             walk = Walk(f"{self._root}/{claim.directory}", Patterns(patterns))
         except OSError as error:
             return Result("failed", message=f"the working directory cannot be read: {error.strerror}")
-        with tempfile.TemporaryFile() as spool:
+        with tempfile.TemporaryFile() as spool, tempfile.TemporaryFile() as folders:
             try:
-                copy = _Copy(self._blobs, claim, walk, self._limits, spool, go_on, last_try=last_try)
+                manifest = ManifestFile(spool, folders, claim.job, claim.attempt, f"{prefix_of(claim.trace)}/")
+                copy = _Copy(self._blobs, claim, walk, self._limits, manifest, spool, go_on, last_try=last_try)
                 failpoints.reach("copy.before")
                 copy.everything()
                 failpoints.reach("copy.after")
@@ -97,7 +98,16 @@ def manifest_of(prefix: str) -> str:
 
 class _Copy:
     def __init__(
-        self, blobs: Blobs, claim: Claim, walk: Walk, limits: Limits, spool: BinaryIO, go_on: GoOn, *, last_try: bool
+        self,
+        blobs: Blobs,
+        claim: Claim,
+        walk: Walk,
+        limits: Limits,
+        manifest: ManifestFile,
+        spool: BinaryIO,
+        go_on: GoOn,
+        *,
+        last_try: bool,
     ) -> None:
         self._blobs = blobs
         self._walk = walk
@@ -106,7 +116,7 @@ class _Copy:
         self._last_try = last_try
         self._prefix = prefix_of(claim.trace)
         self._spool = spool
-        self._manifest = ManifestFile(spool, claim.job, claim.attempt, f"{self._prefix}/")
+        self._manifest = manifest
         self._problems: list[str] = []
         self._refused = 0
         self._lost: list[str] = []
@@ -123,9 +133,8 @@ class _Copy:
                 self._go_on()
                 if isinstance(item, Refused):
                     self._refuse(item)
-                elif item.is_folder:
-                    self._folders += 1
-                    self._manifest.add(_folder(item))
+                elif isinstance(item, FoundFolder):
+                    self._folder(item)
                 else:
                     self._one(item)
         except TooMany as error:
@@ -157,9 +166,20 @@ class _Copy:
         more = f"; and {self._refused - _SAID} more" if self._refused > _SAID else ""
         return "; ".join(self._problems[:_SAID]) + more if self._problems else None
 
+    def _folder(self, found: FoundFolder) -> None:
+        modified_ns = _storable(found.modified_ns)
+        if found.is_empty:
+            self._folders += 1
+            entry = OutputFile(
+                path=found.path, size_bytes=0, sha256="", mode=found.mode, kind="directory", modified_ns=modified_ns
+            )
+            self._manifest.add(entry)
+        else:
+            self._manifest.add_folder(OutputFolder(path=found.path, mode=found.mode, modified_ns=modified_ns))
+
     def _one(self, found: Found) -> None:
         try:
-            size, digest = self._copied(found)
+            size, digest, modified_ns = self._copied(found)
         except OSError as error:
             self._refuse(Refused(found.path, f"it cannot be read: {error.strerror or error}", Loss.CONTENT))
             return
@@ -175,13 +195,16 @@ class _Copy:
             return
         self._files += 1
         self._bytes += size
-        self._manifest.add(OutputFile(path=found.path, size_bytes=size, sha256=digest, mode=found.mode))
+        entry = OutputFile(
+            path=found.path, size_bytes=size, sha256=digest, mode=found.mode, modified_ns=_storable(modified_ns)
+        )
+        self._manifest.add(entry)
         if self._files > self._limits.files or self._bytes > self._limits.bytes:
             limit = f"{self._limits.files} files and {self._limits.bytes} bytes"
             raise TooMany(f"the outputs are more than {limit}, the limit here: name fewer, or pack them in the job")
 
-    def _copied(self, found: Found) -> tuple[int, str]:
-        """Size and digest of a copy that equals the file as it was all the while."""
+    def _copied(self, found: Found) -> tuple[int, str, int]:
+        """Size and digest of a copy that equals the file as it was all the while, and the file's time."""
         for _ in range(_READS):
             with open(self._walk.open_file(found), "rb", buffering=0) as file:
                 before = os.fstat(file.fileno())
@@ -192,7 +215,7 @@ class _Copy:
                 size, digest = self._stored(found, file, before.st_size)
                 after = os.fstat(file.fileno())
             if (size, before.st_size, before.st_mtime_ns) == (before.st_size, after.st_size, after.st_mtime_ns):
-                return size, digest
+                return size, digest, before.st_mtime_ns
         raise ChangedMeanwhile
 
     def _stored(self, found: Found, file: BinaryIO, size: int) -> tuple[int, str]:
@@ -219,5 +242,7 @@ class _Copy:
             self._lost.append(as_text(path) if len(self._lost) < _MOST_LOST else _THE_REST)
 
 
-def _folder(found: Found) -> OutputFile:
-    return OutputFile(path=found.path, size_bytes=0, sha256="", mode=found.mode, kind="directory")
+def _storable(modified_ns: int) -> int | None:
+    """A job may give its files any time. What 64 bits do not hold (before 1677, after 2262) not every reader of JSON
+    takes, nor every file system."""
+    return modified_ns if -(1 << 63) <= modified_ns < 1 << 63 else None

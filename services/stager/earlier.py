@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.stager.blobs import Blobs, Corrupt, GoOn
+from services.stager.folders import Look
 from services.stager.listing import Member, Tree, clean_path
 from services.stager.manifest import as_text
 from services.stager.patterns import Patterns
 from services.stager.restore import make_links, remove, restore
 from services.stager.tar import Kind
-from shared.contracts.queries import Manifest, OutputFile, OutputLink
+from shared.contracts.queries import Manifest, OutputFile, OutputFolder, OutputLink
 from shared.contracts.snapshot import shown
 
 _FOLDER: Final = Member(Kind.FOLDER, 0o755, -1, "")
@@ -97,14 +98,25 @@ class Earlier:
 
         return first
 
-    def lay_in(self, into: int, tree: Tree, go_on: GoOn) -> None:
+    def lay_in(self, into: int, tree: Tree, unknown_ns: int, go_on: GoOn) -> None:
         """Write the files below the directory `into` (a descriptor) that holds `tree`, each once, compared with their
-        digests; what had been removed goes."""
+        digests; what had been removed goes. `unknown_ns` is the time of those whose own nobody knows."""
         remove(self._removed(tree), into)
         for manifest in self._manifests:
             files = [file for file in manifest.files if self._last.get(file.path, (None,))[0] is manifest]
-            restore(self._blobs, manifest.model_copy(update={"files": files}), into, go_on)
+            restore(self._blobs, manifest.model_copy(update={"files": files}), unknown_ns, into, go_on)
         make_links(self._links, into)
+
+    def folders(self, unknown_ns: int) -> dict[str, Look]:
+        """How the folders are in which these files lie, and those with nothing in them."""
+        around = {folder for path in (*self._last, *(link.path for link in self._links)) for folder in _folders(path)}
+        looks: dict[str, Look] = {}
+        for manifest in self._manifests:
+            for path, (last, file) in self._last.items():
+                if last is manifest and file.kind == "directory":
+                    looks[path] = _look(file, unknown_ns)
+            looks |= {folder.path: _look(folder, unknown_ns) for folder in manifest.folders if folder.path in around}
+        return looks
 
     def _put(self, manifest: Manifest) -> None:
         self._last |= {file.path: (manifest, file) for file in manifest.files}
@@ -181,6 +193,10 @@ def _folders(path: str) -> Iterator[str]:
     """Those that it lies in."""
     while path := posixpath.dirname(path):
         yield path
+
+
+def _look(folder: OutputFile | OutputFolder, unknown_ns: int) -> Look:
+    return Look(folder.mode, unknown_ns if folder.modified_ns is None else folder.modified_ns)
 
 
 def _read(blobs: Blobs, name: str) -> Manifest:

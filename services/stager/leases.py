@@ -12,6 +12,7 @@ from services.stager.facts import Heading, outgoing
 from services.stager.marks import Mark
 from services.stager.store import fact_numbers, told_as_json
 from services.stager.underway import Trace
+from shared.contracts.ids import made_at_ms
 from shared.lifecycle.facts import AnyFact
 from shared.runtime.clock import Clock
 from shared.runtime.database import Database
@@ -83,6 +84,11 @@ class Claim:
     def mark(self) -> Mark:
         """The name of everything that this lease makes."""
         return Mark(self.epoch, self.lease_epoch)
+
+    @property
+    def submitted_ns(self) -> int:
+        """When the job was submitted: nanoseconds since 1970, the same for all its attempts."""
+        return made_at_ms(self.job) * 1_000_000
 
     @property
     def trace(self) -> Trace:

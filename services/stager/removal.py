@@ -1,4 +1,4 @@
-"""Removes the directories that a deleted job ran in, whatever it has left there, in pieces and again after a kill.
+"""Removes directories that were staged or that a job ran in, whatever is left there, in pieces and again after a kill.
 
 Everything is moved into one folder first, through which nobody else passes, and a folder in there is moved up before it
 is emptied: so no depth matters, no link is followed, and what is left after a kill is found again.
@@ -6,6 +6,7 @@ is emptied: so no depth matters, no link is followed, and what is left after a k
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -83,6 +84,11 @@ def remove_attempts(job_directory: str, keeps: Callable[[str], bool], limit: int
         return not os.path.lexists(job_directory)
     _remove_if_empty(job_directory)
     return True
+
+
+def remove_folder(directory: str) -> None:
+    """Remove a folder with all that is in it. Raises OSError where something cannot be removed; safe to repeat."""
+    _Removal(sys.maxsize).empty(directory, lambda name: False)
 
 
 @contextmanager

@@ -21,8 +21,9 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def restore(blobs: Blobs, manifest: Manifest, into: int, go_on: GoOn) -> None:
-    """Write the files of a manifest below the directory `into` (a descriptor) that nobody else writes to. Raises
+def restore(blobs: Blobs, manifest: Manifest, unknown_ns: int, into: int, go_on: GoOn) -> None:
+    """Write the files of a manifest below the directory `into` (a descriptor) that nobody else writes to, each with its
+    mode and time, which is `unknown_ns` where nobody knows it; folders stay open to us (see `folders.close`). Raises
     StoreError where the store does not give them, or gives other content."""
     for entry in manifest.files:
         go_on()
@@ -30,11 +31,10 @@ def restore(blobs: Blobs, manifest: Manifest, into: int, go_on: GoOn) -> None:
         if parts == [""]:
             raise Corrupt(f"a manifest names {shown(entry.path)}, which is no path of an output")
         if entry.kind == "directory":
-            with _folder(into, parts) as folder:
-                os.fchmod(folder, entry.mode & 0o777 | 0o700)
+            with _folder(into, parts):
                 continue
         with _folder(into, parts[:-1]) as parent:
-            _write(blobs, manifest.prefix, entry, parts[-1], parent, go_on)
+            _write(blobs, manifest.prefix, entry, unknown_ns, parts[-1], parent, go_on)
 
 
 def make_links(links: Iterable[OutputLink], into: int) -> None:
@@ -64,11 +64,13 @@ def _remove_if_empty(path: str, into: int) -> None:
             raise
 
 
-def _write(blobs: Blobs, prefix: str, entry: OutputFile, name: str, parent: int, go_on: GoOn) -> None:
+def _write(blobs: Blobs, prefix: str, entry: OutputFile, unknown_ns: int, name: str, parent: int, go_on: GoOn) -> None:
     _give_way(name, parent)
     with open(os.open(name, _CREATE, 0o600, dir_fd=parent), "wb", buffering=0) as file:
         blobs.fetch(prefix + entry.key, file, entry.size_bytes, entry.sha256, go_on)
         os.fchmod(file.fileno(), entry.mode & 0o777)
+        modified_ns = unknown_ns if entry.modified_ns is None else entry.modified_ns
+        os.utime(file.fileno(), ns=(modified_ns, modified_ns))
 
 
 @contextmanager

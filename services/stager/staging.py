@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Final
 
-from services.stager import workdir
+from services.stager import folders, workdir
 from services.stager.blobs import Blobs, GoOn, SnapshotGone
 from services.stager.checks import NO_FILES, check, nothing
 from services.stager.earlier import Before, Earlier
@@ -70,7 +70,7 @@ class Staging:
                 return Invalid(checked.findings)
             with workdir.making(*where) as into:
                 failpoints.reach("copy.before")
-                earlier.lay_in(into, NO_FILES, go_on)
+                _over(earlier, NO_FILES, _moment(claim, into), into, go_on)
                 failpoints.reach("copy.after")
             return Valid(directory, (*earlier.warnings, *checked.warnings))
         spool_in = workdir.make_attempt(*where[:4])
@@ -85,8 +85,9 @@ class Staging:
                 self._make_sure_of_room(spool_in, whole)
                 with workdir.making(*where) as into:
                     failpoints.reach("copy.before")
-                    unpack(archive, tree, into, go_on)
-                    earlier.lay_in(into, tree, go_on)
+                    moment = _moment(claim, into)
+                    unpack(archive, tree, moment, into, go_on)
+                    _over(earlier, tree, moment, into, go_on)
                     failpoints.reach("copy.after")
                 return Valid(directory, (*earlier.warnings, *checked.warnings))
         except Unsafe as unsafe:
@@ -108,6 +109,18 @@ class Staging:
         free = disk.f_bavail * disk.f_frsize
         if tree.bytes + _SPARE_BYTES > free:
             raise NoRoom(f"the files need {tree.bytes} bytes; the cluster's disk has {free} free")
+
+
+def _moment(claim: Claim, into: int) -> int:
+    """What is submitted has this time. Never later than the new directory by the clock of its file system, so that
+    whatever is made in it is newer, also where that clock is behind `api`'s."""
+    return min(claim.submitted_ns, os.fstat(into).st_mtime_ns)
+
+
+def _over(earlier: Earlier, tree: Tree, moment: int, into: int, go_on: GoOn) -> None:
+    """Over what was submitted goes what was brought back; then nothing more is written."""
+    earlier.lay_in(into, tree, moment, go_on)
+    folders.close(folders.submitted(tree, moment) | earlier.folders(moment), into, go_on)
 
 
 def _head(archive: BinaryIO, tree: Tree, path: str) -> bytes:

@@ -8,7 +8,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -25,13 +25,23 @@ _MOST_LINKS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something that a pattern names: a regular file, or a folder with nothing in it. `path` is how the job named it,
-    `real` where it lies once links are followed."""
+    """A regular file that a pattern names. `path` is how the job named it, `real` where it lies once links are
+    followed."""
 
     path: str
     real: str
-    is_folder: bool
     mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFolder:
+    """A folder that a pattern names with nothing in it (`is_empty`), or one in which something was found: that comes
+    after all of it."""
+
+    path: str
+    mode: int
+    modified_ns: int
+    is_empty: bool
 
 
 class Loss(Enum):
@@ -62,6 +72,14 @@ class _Folder:
     """The real folders of the links that led here."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """On the stack below all that lies in a folder."""
+
+    folder: FoundFolder
+    found_before: int
+
+
 class Walk:
     """One pass over a working directory. After it, `unmatched` are the patterns that named nothing, and `links` those
     links (not more than some thousands) whose content came back."""
@@ -72,6 +90,7 @@ class Walk:
         self._patterns = patterns
         self._matched: set[int] = set(patterns.whole())
         self._entries = 0
+        self._found = 0
         self.links: list[OutputLink] = []
         self.owner = os.fstat(self._root).st_uid
 
@@ -83,10 +102,14 @@ class Walk:
     def unmatched(self) -> tuple[str, ...]:
         return tuple(text for place, text in enumerate(self._patterns.texts) if place not in self._matched)
 
-    def __iter__(self) -> Iterator[Found | Refused]:
-        folders = [_Folder("", "", self._patterns.start(), bool(self._patterns.whole()), ())]
+    def __iter__(self) -> Iterator[Found | FoundFolder | Refused]:
+        folders: list[_Folder | _Left] = [_Folder("", "", self._patterns.start(), bool(self._patterns.whole()), ())]
         while folders:
             folder = folders.pop()
+            if isinstance(folder, _Left):
+                if self._found > folder.found_before:
+                    yield folder.folder
+                continue
             try:
                 fd = self._open_folder(folder.real)
             except OSError as error:
@@ -115,8 +138,14 @@ class Walk:
         finally:
             os.close(seen)
 
-    def _read(self, folder: _Folder, fd: int, folders: list[_Folder]) -> Iterator[Found | Refused]:
+    def _read(
+        self, folder: _Folder, fd: int, folders: list[_Folder | _Left]
+    ) -> Iterator[Found | FoundFolder | Refused]:
         empty = True
+        own = os.fstat(fd)
+        here = FoundFolder(folder.path, own.st_mode & 0o777, own.st_mtime_ns, False)
+        if folder.path:
+            folders.append(_Left(here, self._found))
         with os.scandir(fd) as entries:
             for entry in entries:
                 empty = False
@@ -130,12 +159,13 @@ class Walk:
                 except FileNotFoundError:  # gone since the folder was read
                     continue
                 yield from self._entry(folder, entry.name, path, real, status, folders)
-            mode = os.fstat(fd).st_mode & 0o777
         if empty and folder.whole and folder.path:
-            yield Found(folder.path, folder.real, True, mode)
+            folders.pop()
+            self._found += 1
+            yield replace(here, is_empty=True)
 
     def _entry(
-        self, folder: _Folder, name: str, path: str, real: str, status: os.stat_result, folders: list[_Folder]
+        self, folder: _Folder, name: str, path: str, real: str, status: os.stat_result, folders: list[_Folder | _Left]
     ) -> Iterator[Found | Refused]:
         came_from = folder.came_from
         why_not: tuple[str, Loss] | None = None
@@ -161,7 +191,8 @@ class Walk:
         if is_folder:
             folders.append(_Folder(path, real, step.inside, wanted, came_from))
         else:
-            yield Found(path, real, False, status.st_mode & 0o777)
+            self._found += 1
+            yield Found(path, real, status.st_mode & 0o777)
 
     def _keep_link(self, path: str, real: str) -> None:
         target = self._link_at(path)

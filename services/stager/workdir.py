@@ -8,12 +8,12 @@ in which its command may have run is ever cleared.
 import ctypes
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from services.stager.marks import Mark
+from services.stager.removal import remove_folder
 from shared.backends.local import layout
 from shared.backends.local.files import read_record
 from shared.backends.local.released import read_any
@@ -104,7 +104,8 @@ def making(root: str, tenant: str, job: str, attempt: int, mark: Mark) -> Iterat
         os.rename(part, directory)
         failpoints.reach("rename.after")
     except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):  # what is left is swept
+            _remove(part)
         raise
 
 
@@ -132,12 +133,16 @@ def _sweep(here: str, below: Mark) -> None:
     for name in os.listdir(here):
         mark = Mark.read(name.removesuffix(_PART))
         if mark is not None and mark < below and not _claimed(here):
-            shutil.rmtree(f"{here}/{name}", ignore_errors=True)
+            with suppress(OSError):
+                _remove(f"{here}/{name}")
 
 
 def _remove(directory: str) -> None:
-    with suppress(FileNotFoundError):
-        shutil.rmtree(directory)
+    """Whatever modes its folders have. Raises OSError where something is left."""
+    with suppress(FileNotFoundError):  # it is not there, or another removes it, too
+        remove_folder(directory)
+    if os.path.lexists(directory):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), directory)
 
 
 def sync(fd: int) -> None:

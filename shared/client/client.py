@@ -6,6 +6,7 @@
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -174,7 +175,8 @@ class Tidegate:
         return Manifest.model_validate(self.call("GET", f"/v1/jobs/{job_id}/outputs"))
 
     def download_output(self, job_id: str, file: OutputFile, root: Path, progress: Progress) -> Path:
-        """Fetch one output below `root`: under a temporary name first, its sha256 checked, then renamed.
+        """Fetch one output below `root`: under a temporary name first, its sha256 checked, then renamed. Its mode and
+        time are kept.
 
         Links in `root` that lead out of it are not followed. Raises OSError where a file cannot be written."""
         target = root / file.path
@@ -190,6 +192,8 @@ class Tidegate:
         try:
             self._download(job_id, file, part, progress)
             part.chmod(file.mode & 0o777)
+            if file.modified_ns is not None:
+                os.utime(part, ns=(file.modified_ns, file.modified_ns))
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
 """Packs a directory into a snapshot: the same tree always gives the same bytes, and so the same digest.
 
 Reproducible: entries sorted by the bytes of their names, no times, no owners, a fixed gzip header. (Another version of
-zlib may compress otherwise: then the same tree is uploaded once more, nothing else.)
+zlib may compress otherwise: then the same tree is uploaded once more, nothing else.) Times would make another digest of
+each checkout: in the job's directory everything has the time of its submission (see the stager's README).
 """
 
 import errno

@@ -18,6 +18,14 @@ def new_id(prefix: str, now: datetime) -> str:
     return prefix + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
 
 
+def made_at_ms(id_: str) -> int:
+    """When an id was made: milliseconds since 1970. Of a job's that is when it was submitted."""
+    number = 0
+    for character in id_[1:]:
+        number = number << 5 | _ALPHABET.index(character)
+    return number >> 80
+
+
 def is_id(text: str) -> bool:
     """Whether `text` has the form of an id (so that it may stand in a path)."""
     return _ID.fullmatch(text) is not None

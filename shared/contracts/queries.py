@@ -165,11 +165,21 @@ class OutputFile(Frozen):
     sha256: str
     mode: int
     kind: Literal["file", "directory"] = "file"
+    modified_ns: int | None = None
+    """Nanoseconds since 1970; None where it is not known (an older stager's), or is no time of our centuries."""
 
     @property
     def key(self) -> str:
         """Where the file's bytes lie below the manifest's prefix: its path, if every store can hold that name."""
         return output_key(self.path)
+
+
+class OutputFolder(Frozen):
+    """A folder in which something of `files` or `links` lies."""
+
+    path: str
+    mode: int
+    modified_ns: int | None = None
 
 
 class OutputLink(Frozen):
@@ -195,6 +205,8 @@ class Manifest(Frozen):
     an empty path for everything that is not among `files`."""
     links: tuple[OutputLink, ...] = ()
     """Files and folders that were links in the job's directory, for its next attempt. Not more than some thousands."""
+    folders: tuple[OutputFolder, ...] = ()
+    """How its folders were, for its next attempt. Those with nothing in them are among `files`."""
 
 
 class OutputsAnswer(Frozen):

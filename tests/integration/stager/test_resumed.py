@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.contracts.ids import made_at_ms
 from shared.contracts.queries import Manifest
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
@@ -78,13 +79,21 @@ async def test_resumed_it_finds_what_it_left_over_the_same_snapshot(world: World
     digest = world.snapshot(tree(tmp_path / "src", {"train.py": "", "model/step": "0"}))
     async with world.stager():
         job = await world.submit("python3", "train.py", snapshot=digest, outputs=("model/**",))
-        tree(await staged(world, job), {"model/step": "7", "scratch": ""})
+        here = tree(await staged(world, job), {"model/step": "7", "scratch": ""})
+        (here / "model").chmod(0o700)
+        os.utime(here / "model/step", ns=(0, 10**18 + 7))
         await pause(world, job)
         await paused(world, job, ran=True)
         await resume(world, job)
         here = await staged(world, job)
         assert listing(here) == {"train.py": b"", "model/step": b"7"}
         assert here.parent.name == "a2"
+        assert ((here / "model/step").stat().st_mtime_ns, (here / "model").stat().st_mode & 0o777) == (
+            10**18 + 7,
+            0o700,
+        )
+        submitted = made_at_ms(job) * 10**6
+        assert (here / "train.py").stat().st_mtime_ns == submitted, "older than whatever is made from it"
         assert (await shown(world, job)).attempt == 1, "while it runs those of the attempt before are shown"
         tree(here, {"model/step": "9"})
         await pause(world, job)

@@ -1,5 +1,6 @@
 """Fetching an output never writes outside the folder that was named, whatever the manifest or that folder holds."""
 
+import hashlib
 from pathlib import Path
 from typing import Literal
 
@@ -43,3 +44,19 @@ def test_a_root_that_is_a_link_is_the_users_choice(tmp_path: Path) -> None:
     (tmp_path / "root").symlink_to("real")
     fetched(tmp_path / "root", "a/b", "directory")
     assert (tmp_path / "real" / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("modified_ns", [10**18 + 7, None], ids=["known", "of an older server"])
+def test_a_file_has_its_mode_and_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modified_ns: int | None
+) -> None:
+    def arrives(_: Tidegate, job: str, file: OutputFile, part: Path, progress: object) -> None:
+        part.write_bytes(b"1")
+
+    monkeypatch.setattr(Tidegate, "_download", arrives)
+    digest = hashlib.sha256(b"1").hexdigest()
+    file = OutputFile(path="a/run", size_bytes=1, sha256=digest, mode=0o750, modified_ns=modified_ns)
+    with Tidegate(Endpoint("http://127.0.0.1:1", "none", None, "test")) as client:
+        status = client.download_output("j", file, tmp_path, lambda _: None).stat()
+    assert status.st_mode & 0o777 == 0o750
+    assert (status.st_mtime_ns == modified_ns) == (modified_ns is not None)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from services.stager.folders import close, submitted
 from services.stager.unpack import unpack
 from tests.unit.stager.archives import archive, entry, folder, link, listed, read_back
+
+NOON = 1_796_040_000_123_000_000
 
 
 @contextmanager
@@ -24,7 +27,9 @@ def opened(path: Path) -> Iterator[int]:
 def unpacked(into: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> Path:
     packed = archive(*entries)
     with opened(into) as fd:
-        unpack(packed, listed(packed), fd, lambda: None)
+        tree = listed(packed)
+        unpack(packed, tree, NOON, fd, lambda: None)
+        close(submitted(tree, NOON), fd, lambda: None)
     return into
 
 
@@ -53,7 +58,21 @@ def test_links_hard_links_and_empty_folders_are_made(tmp_path: Path) -> None:
     assert (tmp_path / "empty").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "h").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "h").stat().st_nlink == 1, "a copy: the tenant's files share nothing"
-    assert (tmp_path / "closed").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "closed").stat().st_mode & 0o777 == 0o500
+
+
+def test_files_and_folders_have_the_one_time_they_are_given(tmp_path: Path) -> None:
+    unpacked(tmp_path, entry("src/b/z.c", b"1"), entry("a", b"2"), entry("h", kind=tarfile.LNKTYPE, target="a"))
+    assert {path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == {NOON}
+
+
+def test_folders_have_their_modes_whatever_is_in_them(tmp_path: Path) -> None:
+    unpacked(
+        tmp_path, folder("private", 0o700), entry("private/key", b"1"), entry("private/in/x", b"2"),
+        folder("shared", 0o3775), entry("shared/y", b"3"), folder("none", 0), entry("none/z", b"4"),
+    )  # fmt: skip
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in tmp_path.rglob("*") if path.is_dir()}
+    assert modes == {"private": 0o700, "in": 0o755, "shared": 0o775, "none": 0}
 
 
 def test_ends_when_it_is_told_to(tmp_path: Path) -> None:
@@ -65,4 +84,4 @@ def test_ends_when_it_is_told_to(tmp_path: Path) -> None:
 
     packed = archive(entry("a", b"1"))
     with opened(tmp_path) as fd, pytest.raises(Enough):
-        unpack(packed, listed(packed), fd, go_on)
+        unpack(packed, listed(packed), NOON, fd, go_on)

@@ -29,7 +29,7 @@ def contents(root: Path, *patterns: str) -> dict[str, bytes | str]:
         for item in walk:
             if isinstance(item, Refused):
                 found[item.path] = item.why
-            elif not item.is_folder:
+            elif isinstance(item, Found):
                 with open(walk.open_file(item), "rb") as file:
                     found[item.path] = file.read()
     return found
