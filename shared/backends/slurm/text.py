@@ -18,11 +18,36 @@ from shared.backends.slurm.rows import ExitStatus
 _NOTHING: Final = frozenset({"", "n/a", "unknown", "none", "(null)", "null", "none assigned", "not_set", "invalid"})
 
 STATES: Final = frozenset(
-    """
-    BOOT_FAIL CANCELLED COMPLETED COMPLETING CONFIGURING DEADLINE FAILED LAUNCH_FAILED NODE_FAIL OUT_OF_MEMORY PENDING
-    POWER_UP_NODE PREEMPTED RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD REVOKED RUNNING
-    SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED TIMEOUT UPDATE_DB
-    """.split()
+    (
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "COMPLETING",
+        "CONFIGURING",
+        "DEADLINE",
+        "FAILED",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PENDING",
+        "POWER_UP_NODE",
+        "PREEMPTED",
+        "RECONFIG_FAIL",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "RESIZING",
+        "RESV_DEL_HOLD",
+        "REVOKED",
+        "RUNNING",
+        "SIGNALING",
+        "SPECIAL_EXIT",
+        "STAGE_OUT",
+        "STOPPED",
+        "SUSPENDED",
+        "TIMEOUT",
+        "UPDATE_DB",
+    )
 )
 """Slurm's documented words for a job's state (squeue(1), sacct(1)): only to complete one that was cut."""
 
@@ -153,3 +178,8 @@ def moment(text: str, zone: ZoneInfo | None) -> Moment:
     except (ValueError, OverflowError):
         return Moment(None, doubtful=True)
     return Moment(at, doubtful=not certain) if at.timestamp() > 0 else Moment(None)
+
+
+def doubtful(**moments: Moment) -> tuple[str, ...]:
+    """The names of those that stand for no certain time."""
+    return tuple(name for name, moment in moments.items() if moment.doubtful)

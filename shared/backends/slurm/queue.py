@@ -1,0 +1,88 @@
+"""squeue: the one question about all jobs, and its answer.
+
+`--Format` and not `--json`: that one prints every job of everybody whatever the filters say, 3 KB each (2,500 jobs:
+8 MB and 1.6 s against 0.03 s), with exit code 0 and no jobs where the controller could not be asked, and it differs
+between versions. Not `scontrol show job` either: it has no filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from shared.backends.slurm import text
+from shared.backends.slurm.ids import parse_id
+from shared.backends.slurm.rows import Listed, NoAnswer, QueueRow
+
+_COLUMNS: Final = {
+    "JobArrayID": "JOBID",
+    "Name": "NAME",
+    "Comment": "COMMENT",
+    "UserName": "USER",
+    "State": "STATE",
+    "Reason": "REASON",
+    "Partition": "PARTITION",
+    "SubmitTime": "SUBMIT_TIME",
+    "StartTime": "START_TIME",
+    "EndTime": "END_TIME",
+    "TimeUsed": "TIME",
+    "RestartCnt": "RESTART_COUNT",
+    "exit_code": "EXIT_CODE",
+    "NodeList": "NODELIST",
+    "tres-alloc": "TRES_ALLOC",
+}
+
+
+def arguments(separator: str, user: str | None, names: Collection[str] | None) -> list[str]:
+    """All states, hidden partitions too; the jobs of `user`, or those of whoever asks. An array is one row."""
+    return [
+        "--all",
+        "--states=all",
+        f"--user={user}" if user else "--me",
+        *([f"--name={','.join(names)}"] if names else []),
+        "--Format=" + ",".join(f"{column}:{separator}" for column in _COLUMNS),
+    ]
+
+
+def parse(answer: str, separator: str, zone: ZoneInfo | None) -> Listed[QueueRow] | NoAnswer:
+    """What a squeue that ended with 0 says. A row that cannot be read is skipped, and kept as text."""
+    table = text.table(answer, separator, tuple(_COLUMNS.values()))
+    if isinstance(table, str):
+        return NoAnswer(f"squeue could not be read: {table}")
+    rows, skipped = [], []
+    for fields in table.rows:
+        row = _row(fields, zone)
+        if row is None:
+            skipped.append("|".join(fields))
+        else:
+            rows.append(row)
+    return Listed(tuple(rows), tuple(skipped))
+
+
+def _row(fields: tuple[str, ...], zone: ZoneInfo | None) -> QueueRow | None:
+    field = dict(zip(_COLUMNS, fields, strict=True))
+    id, state = parse_id(field["JobArrayID"]), text.state(field["State"])
+    if id is None or id.step or state is None:
+        return None
+    submitted, start, end = (text.moment(field[name], zone) for name in ("SubmitTime", "StartTime", "EndTime"))
+    return QueueRow(
+        id=field["JobArrayID"].strip(),
+        name=field["Name"],
+        comment=text.something(field["Comment"]),
+        user=field["UserName"].strip(),
+        state=state.word,
+        reason=text.something(field["Reason"]),
+        partition=text.something(field["Partition"]),
+        submitted_at=submitted.at,
+        start=start.at,
+        end=end.at,
+        suspended_since=None,
+        run_time=text.duration(field["TimeUsed"]),
+        restarts=text.whole_number(field["RestartCnt"]) or 0,
+        exit=text.exit_status(field["exit_code"]),
+        nodes=text.something(field["NodeList"]),
+        tres=text.something(field["tres-alloc"]),
+        completing=state.completing,
+        doubtful=text.doubtful(submitted_at=submitted, start=start, end=end),
+    )
