@@ -12,7 +12,7 @@ from services.api.access import Access, Caller
 from services.api.asking import Asking
 from services.api.door import admin_of, caller_of
 from services.api.feed import Feed
-from services.api.problems import Problem, job_deleted, job_not_found
+from services.api.problems import Problem, deleted, job_not_found
 from services.api.proxy import Proxy
 from services.api.reads import Found, Reads
 from services.api.settings import ApiSettings
@@ -58,7 +58,7 @@ class Api:
     async def no_job(self, caller: Caller, job: str) -> Problem:
         """The answer about a job that has no row: one of the caller's that was deleted is told apart."""
         deleted_at = await self.reads.deleted_at(caller.tenant, checked_id(job))
-        return job_not_found(job) if deleted_at is None else job_deleted(job, deleted_at)
+        return job_not_found(job) if deleted_at is None else deleted(f"job {job}", deleted_at)
 
 
 async def api_of(request: Request) -> Api:

@@ -15,7 +15,7 @@ from shared.lifecycle.record import JobRecord
 
 STARTS_AGAIN: Final = frozenset({"resume", "retry"})
 """Commands after which the working directory is needed once more."""
-PIPELINE_ACTIONS: Final = ("stop", "pause", "resume", "retry")
+PIPELINE_ACTIONS: Final = ("stop", "pause", "resume", "retry", "delete")
 NOT_OFFERED: Final[Mapping[str, str]] = {"recopy": "copying outputs again is not offered by this version"}
 
 
@@ -87,7 +87,8 @@ def _why_not_steps(asked: Asked, around: Mapping[str, Around]) -> str | None:
         if command.kind == "retry" and around[step.id].deleted_steps:
             name = min(around[step.id].deleted_steps)[1]
             return f"step {name} was deleted: submit the pipeline again"
-        why_not = _why_not(step, command.kind, around[step.id])
+        # A step is kept for those after it, and all of them go.
+        why_not = None if command.kind == "delete" else _why_not(step, command.kind, around[step.id])
         if why_not is not None and step.pipeline is not None:
             return f"step {step.pipeline.step}: {why_not}"
     return None

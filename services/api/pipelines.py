@@ -21,7 +21,12 @@ INSERT INTO pipelines (id, tenant, project, user_name, name, submitted_at) VALUE
 """
 # A step was deleted: what was shown of it stays for as long as there is another one.
 STEP_GONE: Final = "UPDATE pipelines SET gone = gone || $2::jsonb WHERE id = $1"
-PIPELINE_GONE: Final = "DELETE FROM pipelines WHERE id = $1 AND NOT EXISTS (SELECT FROM jobs WHERE pipeline = $1)"
+PIPELINE_GONE: Final = """
+WITH gone AS (
+    DELETE FROM pipelines WHERE id = $1 AND NOT EXISTS (SELECT FROM jobs WHERE pipeline = $1) RETURNING id, tenant
+)
+INSERT INTO tombstones (job, tenant, deleted_at) SELECT id, tenant, $2 FROM gone
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from services.api.pages import UNFRAMED
+
 CONTENT_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:tidegate:problem:"
 
@@ -69,7 +71,8 @@ class Problem(HTTPException):
             detail=self.detail,
             instance=path,
         )
-        return Response(json.dumps(body.model_dump() | self.more), self.status_code, self.headers, CONTENT_TYPE)
+        headers = {**(self.headers or {}), **UNFRAMED}
+        return Response(json.dumps(body.model_dump() | self.more), self.status_code, headers, CONTENT_TYPE)
 
 
 def of_status(error: HTTPException, method: str, path: str) -> Problem:
@@ -90,11 +93,10 @@ def job_not_found(job: str) -> Problem:
     return Problem("not-found", f"there is no job {job[:60]!r}: GET /v1/jobs lists those of your tenant")
 
 
-def job_deleted(job: str, at: datetime) -> Problem:
-    """For the tenant whose job it was."""
-    return Problem(
-        "not-found", f"job {job} was deleted at {at:%Y-%m-%d %H:%M:%S} UTC: nothing of it can be shown or done"
-    )
+def deleted(what: str, at: datetime) -> Problem:
+    """For the tenant whose job or pipeline it was."""
+    said = f"{what} was deleted at {at:%Y-%m-%d %H:%M:%S} UTC: nothing of it can be shown or done"
+    return Problem("not-found", said)
 
 
 def unavailable(service: str, what: str, still: str) -> Problem:

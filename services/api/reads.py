@@ -126,9 +126,9 @@ class Reads:
         """Event bodies, the inputs that caused them, their times and epochs, oldest first."""
         return [tuple(row) for row in await self._database.fetch(INPUTS, job)]
 
-    async def deleted_at(self, tenant: str, job: str) -> datetime | None:
-        """When the tenant's job was deleted; None where it was not."""
-        at: datetime | None = await self._database.fetchval(DELETED_AT, job, tenant)
+    async def deleted_at(self, tenant: str, id_: str) -> datetime | None:
+        """When the tenant's job or pipeline was deleted; None where it was not."""
+        at: datetime | None = await self._database.fetchval(DELETED_AT, id_, tenant)
         return at
 
     async def known_snapshots(self, tenant: str, digests: Sequence[str]) -> set[str]:

@@ -178,7 +178,7 @@ class Changes:
             raise Retryable(f"{record.id} was to be deleted, and is not what it was: read it again")
         if record.pipeline is not None:
             await self.tx.execute(STEP_GONE, record.pipeline.id, [gone_step(record, change.at)])
-            await self.tx.execute(PIPELINE_GONE, record.pipeline.id)
+            await self.tx.execute(PIPELINE_GONE, record.pipeline.id, change.at)
         key = await release(self.tx, record.tenant, record.spec_digest)
         await self._append([Entry.of(change)])
         return key

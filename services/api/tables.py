@@ -202,7 +202,7 @@ class Orphan(Base, table=True):
 
 
 class Tombstone(Base, table=True):
-    """A job that was deleted: late facts about it are dropped."""
+    """A job that was deleted: late facts about it are dropped. Or a pipeline of which every step was."""
 
     __tablename__ = "tombstones"
     job: str = _text(key=True)

@@ -13,10 +13,11 @@ from services.cli.follow import finish, follow
 from services.cli.given import checked, checked_any, is_pipeline
 from services.cli.interrupted import says_that_it_goes_on
 from services.cli.output import out, print_json
+from services.cli.pipelines import finish_pipeline, follow_pipeline
 from services.cli.session import connect
 from services.cli.waiting import ended, paused_or_ended
 from shared.client.client import Tidegate
-from shared.client.views import JobView
+from shared.client.views import JobView, PipelineView
 
 Ids = Annotated[list[str], typer.Argument(help="ids of jobs or pipelines", metavar="JOB|PIPELINE...")]
 Jobs = Annotated[list[str], typer.Argument(help="ids of jobs", metavar="JOB...")]
@@ -25,7 +26,7 @@ AsJson = Annotated[
 ]
 WaitForEnd = Annotated[bool, typer.Option("--wait", help="return when it has ended; exit 1 if it did not succeed")]
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="like --wait for one job, and show stages and logs live")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="like --wait for one, and show stages and logs live")]
 
 
 def register(app: typer.Typer) -> None:
@@ -117,23 +118,22 @@ def on_a_terminal() -> bool:
 
 
 def _delete(client: Tidegate, given: str) -> dict[str, Any]:
-    steps = [given]
-    if is_pipeline(given):
-        steps = [step.job for step in reversed(client.pipeline(given).steps)]
-    for job in steps:
-        client.call("DELETE", f"/v1/jobs/{job}")
+    client.call("DELETE", f"/v1/{'pipelines' if is_pipeline(given) else 'jobs'}/{given}")
     return {"id": given, "deleted": True}
 
 
 def _begin(ids: Sequence[str], asked: Asked, *, follow_it: bool, as_json: bool) -> None:
-    """Ask, and where that is wanted show what becomes of the one job's next attempt."""
+    """Ask, and where that is wanted show what becomes of the next attempt of the one job, or of a pipeline's steps."""
     if not follow_it or as_json:
         return _act(ids, replace(asked, until=ended) if follow_it else asked, as_json=as_json)
     if len(ids) > 1:
-        raise typer.BadParameter(f"--follow shows one job, and {len(ids)} were given: --wait waits for all")
-    with connect() as client, says_that_it_goes_on(checked(ids[0])):
+        raise typer.BadParameter(f"--follow shows one, and {len(ids)} were given: --wait waits for all")
+    with connect() as client, says_that_it_goes_on(checked_any(ids[0])):
         answer = asked.of(client, ids[0])
         out.print(asked.line(answer))
+        if is_pipeline(ids[0]):
+            ended_one = follow_pipeline(client, PipelineView.model_validate(answer), again=True)
+            raise typer.Exit(finish_pipeline(ended_one, shown=True))
         raise typer.Exit(finish(follow(client, ids[0], since=JobView.model_validate(answer)), shown=True))
 
 

@@ -83,11 +83,15 @@ def show_pipeline(pipeline: PipelineView) -> None:
         out.print(f"  [dim]possible   [/] {marked(', '.join(possible))}")
 
 
-def follow_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
-    """Print each step's stages and output as they come; the finished pipeline. A step never reached is not followed."""
+def follow_pipeline(client: Tidegate, pipeline: PipelineView, *, again: bool = False) -> PipelineView:
+    """Print each step's stages and output as they come; the finished pipeline. A step never reached is not followed,
+    nor one that had succeeded before; with `again` nothing of attempts before the one that has just begun is told."""
     for step in pipeline.steps:
+        if step.state is State.SUCCEEDED:
+            continue
         out.print(f"step {step.index + 1}/{len(pipeline.steps)} [bold]{marked(step.name)}[/]  {step.job}")
-        since = client.job(step.job) if step.index else None  # what became of it while it waited is told no more
+        # What became of a later one while it waited is told no more.
+        since = client.job(step.job) if step.index or again else None
         if follow(client, step.job, since=since).state is not State.SUCCEEDED:
             break
     return wait_pipeline(client, pipeline)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from shared.lifecycle.advance import advance
-from shared.lifecycle.inputs import Pause, Resume, Retry, Stop, UpstreamDone, UpstreamFailed
+from shared.lifecycle.inputs import Delete, Pause, Resume, Retry, Stop, UpstreamDone, UpstreamFailed
 from shared.lifecycle.outcome import APPLIED, Outcome
 from shared.lifecycle.reasons import EndReason
 from shared.lifecycle.record import JobRecord
@@ -26,7 +26,7 @@ class PipelineWord(StrEnum):
     FAILED = "failed"
 
 
-PipelineCommand = Stop | Pause | Resume | Retry
+PipelineCommand = Stop | Pause | Resume | Retry | Delete
 
 ENDED: Final[Mapping[PipelineWord, str]] = MappingProxyType(
     {
@@ -77,9 +77,10 @@ def ask_pipeline(steps: Sequence[JobRecord], command: PipelineCommand, now: date
     """What `command` means for the steps, given in order with every one that was not deleted.
 
     Stop and pause go to whatever has not ended, so that the end of a running step starts nothing. Resume goes to all
-    paused steps once none is pausing any more, retry to all that did not succeed once none moves any more: either all
-    of them can, or none is asked. The caller applies what is asked, then `follow_ups`, in one transaction: a step that
-    is retried waits for those before it, and one whose earlier steps have all succeeded does not.
+    paused steps once none is pausing any more, retry to all that did not succeed once none moves any more, delete to
+    all of them then, the last one first: either all of them can, or none is asked. The caller applies what is asked,
+    then `follow_ups`, in one transaction: a step that is retried waits for those before it, and one whose earlier steps
+    have all succeeded does not.
     """
     word = word_of(steps)
     match command:
@@ -102,6 +103,10 @@ def ask_pipeline(steps: Sequence[JobRecord], command: PipelineCommand, now: date
                 return _refused(f"it has not ended{way}")
             again = [step for step in steps if step.state is not State.SUCCEEDED]
             return _all_or_none(again, command.model_copy(update={"with_pipeline": True}), now)
+        case Delete():
+            if word not in ENDED:
+                return _refused("it has not ended: stop it first")
+            return _all_or_none(steps[::-1], command, now)
         case _:
             assert_never(command)
 

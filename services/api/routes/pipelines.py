@@ -9,18 +9,19 @@ from starlette.responses import Response
 
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, as_json
-from services.api.domain import take_command
+from services.api.domain import Change, take_command
 from services.api.permitted import STARTS_AGAIN, decide_steps
 from services.api.pipelines_views import Pipelines, new_pipeline, pipeline_view
-from services.api.problems import Problem
+from services.api.problems import Problem, deleted
 from services.api.routes.jobs import IdempotencyKey
 from services.api.routes.wishes import NothingBody, PauseBody, RetryBody, StopBody
+from services.api.store import Changes
 from services.api.submission import Submission
 from services.api.submit import Key, New
 from shared.client.views import PipelinePage, PipelineView
 from shared.contracts.ids import is_id
 from shared.contracts.spec import PipelineRequest
-from shared.lifecycle.inputs import Pause, Resume, Retry, Stop
+from shared.lifecycle.inputs import Delete, Pause, Resume, Retry, Stop
 from shared.lifecycle.pipeline import PipelineCommand, word_of
 
 router = APIRouter()
@@ -60,11 +61,9 @@ async def page(
 @router.get("/pipelines/{pipeline}", responses={200: {"model": PipelineView}})
 async def show(pipeline: str, api: ApiPart, caller: CallerPart) -> Response:
     """One pipeline with its steps."""
-    if not _is_pipeline(pipeline):
-        raise _not_found(pipeline)
-    found = await Pipelines(api.database).one(caller.tenant, pipeline)
+    found = await Pipelines(api.database).one(caller.tenant, _checked(pipeline))
     if found is None:
-        raise _not_found(pipeline)
+        raise await _no_pipeline(api, caller, pipeline)
     return as_json(pipeline_view(caller.tenant, found, api.clock.now(), is_admin=caller.is_admin))
 
 
@@ -98,26 +97,58 @@ async def retry(pipeline: str, api: ApiPart, caller: CallerPart, body: RetryBody
     return await _decide(api, caller, pipeline, command)
 
 
-async def _decide(api: Api, caller: Caller, pipeline: str, command: PipelineCommand) -> Response:
-    """The pipeline after the command: its steps are locked by one statement and changed by one transaction."""
-    if not _is_pipeline(pipeline):
-        raise _not_found(pipeline)
+@router.delete("/pipelines/{pipeline}", status_code=204)
+async def delete(pipeline: str, api: ApiPart, caller: CallerPart) -> Response:
+    """Forget an ended pipeline with all its steps, as each would be, or none. One that was deleted already is
+    deleted."""
     async with api.store.transaction() as tx:
-        steps = await tx.lock_pipeline(caller.tenant, pipeline)
-        if not steps:
-            raise _not_found(pipeline)
-        around = await tx.around(steps, keep=command.kind in STARTS_AGAIN)
-        now = api.clock.now()
-        asked = decide_steps(steps, command, around, now)
-        changes = [change for step, wish in asked.steps if (change := take_command(step, wish, now)[0]) is not None]
-        await tx.apply(changes)
+        gone = await _decided(tx, api, caller, pipeline, Delete(actor=caller.user, at=api.clock.now()))
+        blobs = [blob for change in gone or () if (blob := await tx.delete(change)) is not None]
+    if gone is None and await api.reads.deleted_at(caller.tenant, pipeline) is None:
+        raise _not_found(pipeline)
+    if blobs:
+        await api.stored.remove_soon(blobs)
+    return Response(status_code=204)
+
+
+async def _decide(api: Api, caller: Caller, pipeline: str, command: PipelineCommand) -> Response:
+    """The pipeline after the command."""
+    async with api.store.transaction() as tx:
+        await tx.apply(await _decided(tx, api, caller, pipeline, command) or ())
+    return await show(pipeline, api, caller)
+
+
+async def _decided(
+    tx: Changes, api: Api, caller: Caller, pipeline: str, command: PipelineCommand
+) -> list[Change] | None:
+    """What the command changes of the steps, which one statement locks, or why it is refused; None where there is no
+    such pipeline."""
+    steps = await tx.lock_pipeline(caller.tenant, _checked(pipeline))
+    if not steps:
+        return None
+    around = await tx.around(steps, keep=command.kind in STARTS_AGAIN)
+    now = api.clock.now()
+    asked = decide_steps(steps, command, around, now)
     if asked.outcome.what == "refused":
         raise Problem("conflict", f"{command.kind} is not possible: {asked.outcome.why}", word=word_of(steps))
-    return await show(pipeline, api, caller)
+    return [change for step, wish in asked.steps if (change := take_command(step, wish, now)[0]) is not None]
 
 
 def _is_pipeline(text: str) -> bool:
     return is_id(text) and text.startswith("p")
+
+
+def _checked(pipeline: str) -> str:
+    """The id, once it has the form of one."""
+    if not _is_pipeline(pipeline):
+        raise _not_found(pipeline)
+    return pipeline
+
+
+async def _no_pipeline(api: Api, caller: Caller, pipeline: str) -> Problem:
+    """The answer about a pipeline without steps: one of the caller's that was deleted is told apart."""
+    at = await api.reads.deleted_at(caller.tenant, pipeline)
+    return _not_found(pipeline) if at is None else deleted(f"pipeline {pipeline}", at)
 
 
 def _not_found(pipeline: str) -> Problem:

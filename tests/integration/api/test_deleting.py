@@ -176,6 +176,30 @@ async def test_steps_are_deleted_from_the_last_on_while_one_could_be_retried(
     assert (await rin.get(f"/v1/pipelines/{pipeline['id']}")).status_code == 404
 
 
+async def test_a_pipeline_that_has_ended_is_deleted_as_one(
+    play: Play, rin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    digest = await play.upload(b"code")
+    steps = [{"name": name, "spec": {"command": ["true"], "snapshot": digest}} for name in ("train", "export")]
+    pipeline = (await rin.post("/v1/pipelines", json={"steps": steps})).json()
+    address, (train, export) = f"/v1/pipelines/{pipeline['id']}", (step["job"] for step in pipeline["steps"])
+    await play.tell([train], *RUNS, "exits 3")
+    moving = (await rin.get(address)).json()
+    assert moving["actions"]["delete"] == {"allowed": False, "why_not": "it has not ended: stop it first"}
+    assert (await rin.delete(address)).json()["detail"] == "delete is not possible: it has not ended: stop it first"
+    await play.tell([train], *LET_GO)
+    assert (await rin.get(address)).json()["actions"]["delete"]["allowed"]
+    assert (await rin.delete(address)).status_code == 204
+    for job in (train, export):
+        assert (await rin.get(f"/v1/jobs/{job}")).json()["detail"].startswith(f"job {job} was deleted at ")
+    gone = await rin.get(address)
+    assert gone.status_code == 404
+    assert gone.json()["detail"].startswith(f"pipeline {pipeline['id']} was deleted at ")
+    assert (await rin.delete(address)).status_code == 204, "it is so already"
+    assert (await rin.delete(f"/v1/pipelines/{pipeline['id'][:-1]}0")).status_code == 404
+    assert blobs(tmp_path) == []
+
+
 async def test_steps_that_all_succeeded_are_deleted_in_any_order(play: Play, rin: httpx.AsyncClient) -> None:
     ((train,), (eval_,)) = await play.steps(1, "train", "eval")
     for job in (train, eval_):

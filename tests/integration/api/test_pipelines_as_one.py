@@ -1,4 +1,4 @@
-"""Pause, resume and retry of a pipeline as one: what it says may be asked, and what becomes of it."""
+"""Pause, resume, retry and delete of a pipeline as one: what it says may be asked, and what becomes of it."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from shared.lifecycle.record import JobRecord
 from tests.integration.api.conftest import RunningApi
 from tests.integration.api.situations import LET_GO, RUNS, Play
 
-ACTIONS = ("stop", "pause", "resume", "retry")
+ACTIONS = ("stop", "pause", "resume", "retry", "delete")
 
 
 @pytest.fixture
@@ -26,13 +26,19 @@ async def shown(client: httpx.AsyncClient) -> dict[str, Any]:
         answer = pipeline["actions"][action]
         if answer["allowed"]:
             continue
-        called = await client.post(f"/v1/pipelines/{pipeline['id']}/{action}")
+        called = await _call(client, pipeline["id"], action)
         if called.status_code == 409:
             assert called.json()["detail"] == f"{action} is not possible: {answer['why_not']}"
             assert called.json()["word"] == pipeline["word"]
         else:
             assert (called.status_code, called.json()["steps"]) == (200, pipeline["steps"]), "it is so already"
     return pipeline
+
+
+async def _call(client: httpx.AsyncClient, pipeline: str, action: str) -> httpx.Response:
+    if action == "delete":
+        return await client.delete(f"/v1/pipelines/{pipeline}")
+    return await client.post(f"/v1/pipelines/{pipeline}/{action}")
 
 
 async def asked(client: httpx.AsyncClient, action: str) -> dict[str, Any]:

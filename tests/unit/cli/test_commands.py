@@ -134,16 +134,10 @@ def test_a_stop_by_force_has_no_grace(run: Any) -> None:
         assert "--force kills at once, without a grace" in " ".join(said.replace("│", " ").split())
 
 
-def test_a_pipeline_is_deleted_from_its_last_step_on(run: Any) -> None:
-    named = {"tenant": "acme", "project": "vision", "user": "rin", "name": "train", "submitted_at": NOON.isoformat()}
-    steps = [
-        {"job": one, "name": f"step-{index}", "index": index, "state": "FAILED", "desired_state": "run"}
-        for index, one in enumerate((JOB, OTHER))
-    ]
-    shown = named | {"id": PIPELINE, "word": "failed", "steps": steps}
-    with run(lambda method, *_: (200, shown) if method == "GET" else (204, None)) as (tidegate, asked):
+def test_a_pipeline_is_deleted_as_one(run: Any) -> None:
+    with run(lambda *_: (204, None)) as (tidegate, asked):
         assert tidegate("delete", PIPELINE) == (0, f"{PIPELINE} deleted\n", "")
-        assert asked.of("DELETE") == [f"/v1/jobs/{OTHER}", f"/v1/jobs/{JOB}"]
+        assert asked.requests == [("DELETE", f"/v1/pipelines/{PIPELINE}", None)]
 
 
 def test_delete_asks_nothing_in_a_pipe(run: Any) -> None:
@@ -162,6 +156,41 @@ def test_delete_asks_on_a_terminal(
         code, out, _ = tidegate("delete", JOB, *words)
         assert (code == 0, asked.of("DELETE") != []) == (gone, gone)
         assert out == (f"{JOB} deleted\n" if gone else "nothing was deleted\n")
+
+
+def a_pipeline(word: str, *states: str) -> dict[str, Any]:
+    steps = [
+        {"job": one, "name": f"step-{index}", "index": index, "state": state, "desired_state": "run"}
+        for index, (one, state) in enumerate(zip((JOB, OTHER), states, strict=True))
+    ]
+    named = {"tenant": "acme", "project": "vision", "user": "rin", "name": "train", "submitted_at": NOON.isoformat()}
+    return named | {"id": PIPELINE, "word": word, "steps": steps}
+
+
+@pytest.mark.parametrize("option", ["--follow", "--wait"])
+def test_a_pipeline_that_is_tried_again_is_watched_from_the_step_that_had_not_succeeded(run: Any, option: str) -> None:
+    again = [an_attempt(2, origin="retry")]
+    ended = {JOB: job("SUCCEEDED"), OTHER: job("SUCCEEDED", OTHER, attempt=2, attempts=again, seq=7)}
+
+    def answers(method: str, path: str, body: Any) -> Answer:
+        if method == "POST":
+            return 200, a_pipeline("queued", "SUCCEEDED", "QUEUED")
+        if path.endswith("/events"):
+            return 200, [ended[OTHER]]
+        if "/logs" in path:
+            return 200, None
+        if "/pipelines/" in path:
+            return 200, a_pipeline("succeeded", "SUCCEEDED", "SUCCEEDED")
+        return 200, ended[JOB if JOB in path else OTHER]
+
+    with run(answers) as (tidegate, asked):
+        code, said, _ = tidegate("retry", option, PIPELINE)
+        assert (code, said.splitlines()[0]) == (0, f"{PIPELINE} queued")
+        assert not any(f"{JOB}/events" in path for path in asked.of("GET"))
+        if option == "--follow":
+            assert said.splitlines()[1:3] == [f"step 2/2 step-1  {OTHER}", "  ✓ queued                1.00 s"]
+        else:
+            assert said.splitlines()[1:] == [f"{PIPELINE} succeeded"]
 
 
 def test_a_route_is_told_as_a_command(run: Any) -> None:

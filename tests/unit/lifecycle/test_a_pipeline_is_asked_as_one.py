@@ -1,4 +1,4 @@
-"""Stop, pause, resume and retry act on a pipeline as one: which step is asked, and why none is."""
+"""Stop, pause, resume, retry and delete act on a pipeline as one: which step is asked, and why none is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.lifecycle.pipeline import PipelineCommand
 from shared.lifecycle.states import ACTIVE, TERMINAL, State
@@ -127,6 +128,13 @@ REFUSED: dict[str, tuple[Callable[[], Line], type[PipelineCommand], str]] = {
         i.Retry,
         "it succeeded already: submit it again to run it again",
     ),
+    "delete of what waits": (lambda: Line.of(2), i.Delete, "it has not ended: stop it first"),
+    "delete of what is paused": (lambda: Line.of(2).ask(i.Pause), i.Delete, "it has not ended: stop it first"),
+    "delete of what holds its GPUs": (
+        lambda: _succeeded_but_for_its_gpus(),
+        i.Delete,
+        "step a: the cluster has not freed its GPUs yet: wait for that",
+    ),
     "retry with a budget that is spent": (
         lambda: Line.of(2, by_hand=0).runs(0).fails(0),
         i.Retry,
@@ -137,6 +145,17 @@ REFUSED: dict[str, tuple[Callable[[], Line], type[PipelineCommand], str]] = {
 
 def _succeeded() -> Line:
     return Line.of(1).runs(0).succeeds(0)
+
+
+def _succeeded_but_for_its_gpus() -> Line:
+    line = Line.of(1).runs(0)
+    line.jobs[0].exited(0).tell(f.LauncherSealed, ran=True)
+    return line
+
+
+def test_a_delete_is_of_all_steps_however_they_ended() -> None:
+    line = _in_its_second_step().fails(1).ask(i.Delete)
+    assert (line.states, [step.deleted for step in line.records]) == ([OK, BAD, X], [True] * 3)
 
 
 @pytest.mark.parametrize(("build", "command", "why"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
