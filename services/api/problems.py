@@ -10,8 +10,6 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from services.api.pages import UNFRAMED
-
 CONTENT_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:tidegate:problem:"
 
@@ -71,8 +69,7 @@ class Problem(HTTPException):
             detail=self.detail,
             instance=path,
         )
-        headers = {**(self.headers or {}), **UNFRAMED}
-        return Response(json.dumps(body.model_dump() | self.more), self.status_code, headers, CONTENT_TYPE)
+        return Response(json.dumps(body.model_dump() | self.more), self.status_code, self.headers, CONTENT_TYPE)
 
 
 def of_status(error: HTTPException, method: str, path: str) -> Problem:
