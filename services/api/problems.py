@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from services.api.pages import UNFRAMED
+
 CONTENT_TYPE: Final = "application/problem+json"
 _TYPE: Final = "urn:tidegate:problem:"
 
@@ -69,7 +71,8 @@ class Problem(HTTPException):
             detail=self.detail,
             instance=path,
         )
-        return Response(json.dumps(body.model_dump() | self.more), self.status_code, self.headers, CONTENT_TYPE)
+        headers = {**(self.headers or {}), **UNFRAMED}
+        return Response(json.dumps(body.model_dump() | self.more), self.status_code, headers, CONTENT_TYPE)
 
 
 def of_status(error: HTTPException, method: str, path: str) -> Problem:

@@ -7,6 +7,7 @@ followed, no setting of the environment leads elsewhere. Each request has a conn
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -15,13 +16,16 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from services.api.problems import Problem
-from services.api.proxy_headers import Place, answered, asked
+from services.api.proxy_headers import answered, asked
+from services.api.proxy_place import Place
 from services.api.proxy_target import Target, Targets, Up, not_listening
 
 LOOK_SECONDS: Final = 5.0
 """How often it is looked whether an open connection may go on."""
 _CONNECT_SECONDS: Final = 5.0
-_HEADERS_SECONDS: Final = 600.0
+_SILENT_SECONDS: Final = 600.0
+"""How long nothing may come of a request, and then nothing of an answer."""
+_STATUSES: Final = range(200, 600)  # RFC 9110, section 15; uvicorn writes no other
 
 T = TypeVar("T")
 Confirm = Callable[[], Awaitable[None]]
@@ -47,10 +51,16 @@ class Proxy:
         anything is sent. Cut off once `may_go_on` says no, before it begins too."""
         async with AsyncExitStack() as kept:
             kept.enter_context(self.targets.room(up.job))
+            body = _Body(request)
+
+            async def may_be_awaited() -> bool:
+                if monotonic() - body.moved_at > _SILENT_SECONDS:
+                    raise TimeoutError(f"nothing came for {_SILENT_SECONDS:.0f} s")
+                return await may_go_on()
+
             try:
-                async with asyncio.timeout(_HEADERS_SECONDS):
-                    asking = self._http.handle_async_request(_request(request, target, place, confirm))
-                    answer = await _while(may_go_on, asking)
+                asking = self._http.handle_async_request(_request(request, body, target, place, confirm))
+                answer = await _while(may_be_awaited, asking)
             except httpx.ConnectError:
                 self.targets.forget(up)
                 raise not_listening(up.job) from None
@@ -63,6 +73,8 @@ class Proxy:
             kept.push_async_callback(answer.aclose)
             if answer.status_code == httpx.codes.SWITCHING_PROTOCOLS:
                 raise _broken(ValueError("it changed the protocol, which nobody asked for"))
+            if answer.status_code not in _STATUSES:
+                raise _broken(ValueError(f"{answer.status_code} is no status"))
             passed = _Passed(answer, list(answered(answer.headers.raw, place)), may_go_on)
             passed.kept = kept.pop_all()
             return passed
@@ -105,9 +117,8 @@ class _Passed(StreamingResponse):
                 return
 
 
-def _request(request: Request, target: Target, place: Place, confirm: Confirm) -> httpx.Request:
+def _request(request: Request, body: "_Body", target: Target, place: Place, confirm: Confirm) -> httpx.Request:
     client = "" if request.client is None else request.client.host
-    raw: bytes = request.scope["raw_path"]
     headers = asked(request.headers.raw, place, client=client, scheme=request.url.scheme, secret=target.secret)
     if "transfer-encoding" in request.headers:
         headers.append((b"transfer-encoding", b"chunked"))
@@ -116,9 +127,9 @@ def _request(request: Request, target: Target, place: Place, confirm: Confirm) -
         request.method,
         f"http://127.0.0.1:{target.port}/",
         headers=headers,
-        stream=_Body(request) if has_body else httpx.ByteStream(b""),
+        stream=body if has_body else httpx.ByteStream(b""),
         extensions={
-            "target": place.target(raw, request.scope["query_string"]),  # as it came, not as httpx would write it
+            "target": place.target(request.scope["query_string"]),  # as it came, not as httpx would write it
             "trace": _before_the_first_byte(confirm),
             "timeout": {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None},
         },
@@ -140,11 +151,15 @@ def _before_the_first_byte(confirm: Confirm) -> Callable[[str, dict[str, Any]], 
 
 
 class _Body(httpx.AsyncByteStream):
+    """A request's body. `moved_at` is when something of it came last."""
+
     def __init__(self, request: Request) -> None:
         self._request = request
+        self.moved_at = monotonic()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._request.stream():
+            self.moved_at = monotonic()  # at the end a piece without bytes comes
             if piece:
                 yield piece
 

@@ -1,17 +1,16 @@
 """Which headers pass the proxy of workstations, both ways. Pure.
 
-The process behind is the tenant's: it never sees the token or cookie that let the caller in. What it answers is shown
-under this server's address, beside the API and every other workstation: so it sets cookies below its own prefix only,
-and nothing that acts on the whole address.
+The process behind is the tenant's: it never sees the token, ticket or cookie that let the caller in. What it answers is
+shown under this server's address, beside the API and every other workstation: so it sets cookies below its own prefix
+only, and nothing that acts on the whole address.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
-COOKIE: Final = "tidegate-workstation"
-"""What a browser shows to be let in to one workstation."""
+from services.api.proxy_place import COOKIE, TICKET, Place
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -20,62 +19,57 @@ _ONE_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade".split()
 )
-_NOT_ASKED: Final = frozenset(b"authorization cookie expect forwarded".split())
+# What `Connection` may not name, for who is behind needs it: where the body ends.
+_FRAMING: Final = frozenset({b"content-length"})
+_NOT_ASKED: Final = frozenset(b"authorization cookie expect forwarded host".split())
 _HANDSHAKE: Final = frozenset({b"host", b"origin", b"content-length"})
-_WHOLE_ADDRESS: Final = frozenset(
-    b"alt-svc clear-site-data public-key-pins service-worker-allowed set-cookie strict-transport-security".split()
-)
 
+# It names what is refused, not what may pass: applications have headers of their own, on which no browser acts.
+WITHHELD: Final[Mapping[bytes, str]] = {
+    b"accept-ch": "the browser would tell every page of this address more of itself",
+    b"accept-ch-lifetime": "the same, as it was written once",
+    b"alt-svc": "another server would answer for this address",
+    b"clear-site-data": "it ends the visits to all workstations, and empties what their pages keep",
+    b"critical-ch": "as Accept-CH, and at once",
+    b"expect-ct": "certificates of this address would be reported to others",
+    b"nel": "what is asked for at this address would be reported to others",
+    b"origin-agent-cluster": "the first page would decide it for all of this address",
+    b"public-key-pins": "it can make this address unreachable for months",
+    b"public-key-pins-report-only": "certificates of this address would be reported to others",
+    b"report-to": "reports about the whole address would go to others",
+    b"reporting-endpoints": "reports have addresses of pages in them, and would go to others",
+    b"sec-session-registration": "as Secure-Session-Registration, by its first name",
+    b"secure-session-registration": "requests to the whole address would wait for a path of one workstation",
+    b"service-worker-allowed": "a script could stand between the browser and the whole address",
+    b"set-login": "it says for the whole address whether somebody is signed in",
+    b"strict-transport-security": "it can make this address unreachable where it has no certificate",
+    b"use-as-dictionary": "it would be used for other paths of this address",
+    b"www-authenticate": "a password would be asked for in the name of this address, and never get there",
+    b"x-accel-redirect": "what stands in front of this server would answer with something of its own",
+    b"x-lighttpd-send-file": "the same, in another server's words",
+    b"x-reproxy-url": "the same, from anywhere",
+    b"x-sendfile": "the same, with any of its files",
+}
+"""Headers of an answer that do not pass, and why."""
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Under what a workstation is shown. `keeps_prefix`: its command expects the prefix in the paths of requests and
-    writes it itself into those of its answers."""
-
-    prefix: str
-    keeps_prefix: bool
-    port: int
-    host: str
-    """As the caller names this server."""
-
-    def target(self, raw_path: bytes, query: bytes) -> bytes:
-        """The request line's target for the process behind."""
-        path = raw_path if self.keeps_prefix else raw_path[len(self.prefix) :] or b"/"
-        return path + b"?" + query if query else path
-
-    def location(self, given: str) -> str | None:
-        """Where a redirect leads for the caller; one to another server stays as it is. None for one that is no URL."""
-        try:
-            parts = urlsplit(given)
-        except ValueError:
-            return None
-        ours = not parts.netloc or parts.netloc.lower() in (self.host.lower(), f"127.0.0.1:{self.port}")
-        if not ours or not parts.path.startswith("/") or parts.scheme not in ("", "http", "https"):
-            return given
-        return parts._replace(scheme="", netloc="", path=self._shown(parts.path)).geturl()
-
-    def _shown(self, path: str) -> str:
-        """A path of the process behind, as it is under this server's address; never one outside of the prefix."""
-        return path if path == self.prefix or path.startswith(f"{self.prefix}/") else self.prefix + path
-
-    def cookie(self, given: str) -> str | None:
-        """A cookie of the process behind, kept below its prefix; None for one that bears our name."""
-        pair, *attributes = (part.strip() for part in given.split(";"))
-        if pair.partition("=")[0].strip() == COOKIE:
-            return None
-        named = [(text.partition("=")[0].strip().lower(), text) for text in attributes]
-        path = next((text.partition("=")[2].strip() for name, text in reversed(named) if name == "path"), "/")
-        kept = [text for name, text in named if name not in ("path", "domain")]
-        below = self._shown(path) if path.startswith("/") else self.prefix
-        return "; ".join([pair, *kept, f"Path={below}"])
+# Pages of this address may show a workstation's, others may not; what it asks for itself holds beside it.
+_FRAMED_BY: Final = (b"content-security-policy", b"frame-ancestors 'self'")
+_UNWRITABLE: Final = re.compile(
+    rb"[\x00-\x08\x0a-\x1f\x7f]"
+)  # RFC 9110, section 5.5: of these readers make different things
 
 
 def asked(headers: Headers, place: Place, *, client: str, scheme: str, secret: str) -> list[tuple[bytes, bytes]]:
     """The headers for the process behind: without the caller's credentials, with the secret that guards its port."""
     dropped = _dropped(headers) | _NOT_ASKED
-    kept = [(name, value) for name, value in _lowered(headers) if name not in dropped and not _forwarding(name)]
+    kept = [
+        (name, value)
+        for name, value in _lowered(headers)
+        if name not in dropped and not _forwarding(name) and not _tells_a_ticket(name, value)
+    ]
     cookies = _others_cookies(headers)
     return [
+        (b"host", (place.host or f"127.0.0.1:{place.port}").encode("latin-1")),
         *kept,
         *([(b"cookie", cookies)] if cookies else []),
         (b"authorization", f"token {secret}".encode()),
@@ -97,18 +91,23 @@ def asked_for_a_socket(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, st
 
 def answered(headers: Headers, place: Place) -> Iterator[tuple[bytes, bytes]]:
     """The headers of an answer, for the caller."""
-    dropped = _dropped(headers) | _WHOLE_ADDRESS
+    dropped = _dropped(headers) | WITHHELD.keys() | {b"date"}  # uvicorn sets one
+    shown = {
+        b"location": place.location,
+        b"content-location": place.location,
+        b"refresh": place.refresh,
+        b"set-cookie": place.cookie,
+    }
     for name, value in _lowered(headers):
-        if name in (b"location", b"content-location"):
-            location = place.location(value.decode("latin-1"))
-            if location is not None:
-                yield name, location.encode("latin-1")
-        elif name == b"set-cookie":
-            cookie = place.cookie(value.decode("latin-1"))
-            if cookie is not None:
-                yield name, cookie.encode("latin-1")
-        elif name not in dropped and name != b"date":  # uvicorn sets one
+        if _UNWRITABLE.search(value):
+            continue
+        if name in shown:
+            became = shown[name](value.decode("latin-1"))
+            if became is not None:
+                yield name, became.encode("latin-1")
+        elif name not in dropped:
             yield name, value
+    yield _FRAMED_BY
 
 
 def cookies_named(name: str, header: str) -> list[str]:
@@ -129,11 +128,16 @@ def _dropped(headers: Headers) -> frozenset[bytes]:
     given = list(_lowered(headers))
     named = {word.strip().lower() for name, value in given if name == b"connection" for word in value.split(b",")}
     chunked = any(name == b"transfer-encoding" for name, _ in given)
-    return _ONE_HOP | named | ({b"content-length"} if chunked else frozenset())
+    return _ONE_HOP | (named - _FRAMING) | (_FRAMING if chunked else frozenset())
 
 
 def _forwarding(name: bytes) -> bool:
     return name.startswith(b"x-forwarded-") or name == b"x-real-ip"
+
+
+def _tells_a_ticket(name: bytes, value: bytes) -> bool:
+    """Whether it is the address of the page before, as somebody came to it."""
+    return name == b"referer" and TICKET in unquote(value.decode("latin-1"))
 
 
 def _lowered(headers: Headers) -> Iterator[tuple[bytes, bytes]]:

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from socket import AF_INET, SOCK_STREAM
 from socket import socket as Socket
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection, connect
@@ -14,13 +15,15 @@ from websockets.typing import Origin, Subprotocol
 
 from services.api.problems import Problem
 from services.api.proxy import LOOK_SECONDS, Confirm, MayGoOn
-from services.api.proxy_headers import Place, asked, asked_for_a_socket
+from services.api.proxy_headers import asked, asked_for_a_socket
+from services.api.proxy_place import Place
 from services.api.proxy_target import Target, Targets, Up, not_listening
 
 _LARGEST_MESSAGE_BYTES: Final = 4 * 1024**2
 _FRAMES_AHEAD: Final = 1  # of the process behind; more are read once the caller has taken these
 _OPEN_SECONDS: Final = 10.0
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:]+\](:[0-9]+)?")
+_TOKEN: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 _GOING_AWAY: Final = 1001
 _REASON_BYTES: Final = 123  # RFC 6455, section 5.5
 _NEVER_SENT: Final = frozenset({1005, 1006, 1015})
@@ -62,14 +65,16 @@ async def _connected(socket: WebSocket, target: Target, place: Place, confirm: C
     client = "" if socket.client is None else socket.client.host
     scheme = "https" if socket.scope["scheme"] == "wss" else "http"
     headers = asked(socket.headers.raw, place, client=client, scheme=scheme, secret=target.secret)
-    path = place.target(socket.scope["raw_path"], socket.scope["query_string"]).decode("ascii")
-    shown_as = place.host if _HOST.fullmatch(place.host) else f"127.0.0.1:{target.port}"
+    path = place.target(socket.scope["query_string"]).decode("ascii")
+    subprotocols = [Subprotocol(name) for name in socket.scope["subprotocols"]]
+    if not all(map(_TOKEN.fullmatch, subprotocols)):
+        raise Problem("malformed", "Sec-WebSocket-Protocol: it is a list of names, with commas between them")
     origin = socket.headers.get("origin")
     return await _Straight(
-        f"ws://{shown_as}{path}",  # what the Host header says: the connection is the one below
+        f"ws://{_shown_as(place.host, target.port)}{path}",  # for the Host header: the connection is the one below
         sock=await _opened(target.port, confirm),
         origin=None if origin is None else Origin(origin),
-        subprotocols=[Subprotocol(name) for name in socket.scope["subprotocols"]] or None,
+        subprotocols=subprotocols or None,
         additional_headers=asked_for_a_socket(headers),
         user_agent_header=None,
         compression=None,
@@ -79,6 +84,15 @@ async def _connected(socket: WebSocket, target: Target, place: Place, confirm: C
         max_size=_LARGEST_MESSAGE_BYTES,
         max_queue=_FRAMES_AHEAD,
     )
+
+
+def _shown_as(host: str, port: int) -> str:
+    """The caller's Host header, where it is one that an address can have."""
+    try:
+        good = _HOST.fullmatch(host) and urlsplit(f"//{host}").port != 0
+    except ValueError:
+        good = False
+    return host if good else f"127.0.0.1:{port}"
 
 
 async def _opened(port: int, confirm: Confirm) -> Socket:

@@ -6,24 +6,19 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
+from services.api.pages import entered_page, question_page
 from services.api.problems import Problem
-from services.api.proxy_headers import COOKIE, cookies_named
+from services.api.proxy_headers import cookies_named
+from services.api.proxy_place import COOKIE, TICKET
 from services.api.visits import COOKIE_SECONDS, Visitor, Visits
 
-TICKET: Final = "tidegate-ticket"
 _PROXY: Final = re.compile(r"/v1/workstations/([a-z0-9]{1,64})/proxy(?:/.*)?", re.DOTALL)
-_COOKIES_TRIED: Final = 4
+# A page of this address can set cookies of our name for longer paths, which come first: so all are looked at that a
+# browser keeps for an address (Chromium and Firefox: 180).
+_COOKIES_TRIED: Final = 256
 _SECRET_LENGTH: Final = 128
-
-# A redirect after a click in another site's page would come without a cookie that is SameSite=Strict (RFC 6265bis,
-# section 5.2): from this page on, the browser is on ours.
-_ENTERED: Final = (
-    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={path}"><title>Tidegate</title>'
-    '<p><a href="{path}">to the workstation</a></p>'
-)
-_PRIVATE: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 
 
 def workstation_of(path: str) -> str | None:
@@ -44,22 +39,26 @@ class Visiting:
         self._visits = visits
 
     async def entered(self, connection: HTTPConnection, workstation: str, now: datetime) -> Response | None:
-        """What answers a ticket: the cookie, on a page that goes on to the workstation. None where none was given."""
+        """What answers a ticket: the cookie, on a page that goes on to the workstation; or a question, where another
+        site's page leads here: who sends others a ticket of their own brings them among pages of their own. None where
+        none was given."""
         tickets = connection.query_params.getlist(TICKET)
         if not tickets or connection.scope["type"] != "http":
             return None
+        to = f"{prefix_of(workstation)}/"
         cookie = None
         if connection.scope["method"] == "GET" and len(tickets[0]) <= _SECRET_LENGTH:
+            if connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+                return question_page(workstation, to, tickets[0])
             cookie = await self._visits.redeem(tickets[0], workstation, now)
         if cookie is None:
             raise _refused(f"this ticket was used, has expired or is none: {_another(workstation)}")
-        prefix = prefix_of(workstation)
-        response = HTMLResponse(_ENTERED.format(path=f"{prefix}/"), headers=_PRIVATE)
+        response = entered_page(to)
         response.set_cookie(
             COOKIE,
             cookie,
             max_age=COOKIE_SECONDS,
-            path=prefix,
+            path=prefix_of(workstation),
             secure=connection.scope["scheme"] == "https",
             httponly=True,
             samesite="strict",
@@ -69,18 +68,18 @@ class Visiting:
     async def visitor(self, connection: HTTPConnection, workstation: str, now: datetime) -> Visitor | None:
         """Who the cookie is of; None where there is none. Raises where it is not good, or another page's script sends
         it."""
-        given = cookies_named(COOKIE, connection.headers.get("cookie", ""))[:_COOKIES_TRIED]
+        given = cookies_named(COOKIE, "; ".join(connection.headers.getlist("cookie")))
         if not given:
             return None
-        for cookie in given:
-            visitor = None if len(cookie) > _SECRET_LENGTH else await self._visits.visitor(cookie, workstation, now)
-            if visitor is not None:
-                if _from_elsewhere(connection):
-                    raise Problem(
-                        "forbidden", "another site's page asked for this with your cookie: open the workstation itself"
-                    )
-                return visitor
-        raise _refused(f"your visit has expired or its token was revoked: {_another(workstation)}")
+        tried = [cookie for cookie in dict.fromkeys(given) if len(cookie) <= _SECRET_LENGTH][:_COOKIES_TRIED]
+        visitor = await self._visits.visitor(tried, workstation, now)
+        if visitor is None:
+            raise _refused(f"your visit has expired or its token was revoked: {_another(workstation)}")
+        if _from_elsewhere(connection):
+            raise Problem(
+                "forbidden", "another site's page asked for this with your cookie: open the workstation itself"
+            )
+        return visitor
 
 
 def _from_elsewhere(connection: HTTPConnection) -> bool:

@@ -6,6 +6,7 @@ they expire or the token that they came from is revoked.
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -28,7 +29,8 @@ RETURNING 1
 """
 FIND: Final = """
 SELECT tokens.id, tenant, user_name, role, expires_at FROM visits JOIN tokens ON tokens.id = visits.token
-WHERE visits.hash = $1 AND job = $2 AND kind = 'cookie' AND expires_at > $3 AND revoked_at IS NULL
+WHERE visits.hash = ANY($1) AND job = $2 AND kind = 'cookie' AND expires_at > $3 AND revoked_at IS NULL
+ORDER BY expires_at DESC LIMIT 1
 """
 STILL: Final = "SELECT 1 FROM tokens WHERE id = $1 AND revoked_at IS NULL"
 SWEEP: Final = "DELETE FROM visits WHERE expires_at < $1"
@@ -60,9 +62,9 @@ class Visits:
         made = await self._database.fetchval(REDEEM, _hash(ticket), job, _hash(cookie), now, until)
         return None if made is None else cookie
 
-    async def visitor(self, cookie: str, job: str, now: datetime) -> Visitor | None:
-        """Who holds this cookie, if it is one for this workstation and good still."""
-        row = await self._database.fetchrow(FIND, _hash(cookie), job, now)
+    async def visitor(self, cookies: Iterable[str], job: str, now: datetime) -> Visitor | None:
+        """Who holds one of these cookies, if one is for this workstation and good still: the one that is so longest."""
+        row = await self._database.fetchrow(FIND, [_hash(cookie) for cookie in cookies], job, now)
         if row is None:
             return None
         return Visitor(Caller(row["id"], row["tenant"], row["user_name"], row["role"]), row["expires_at"])

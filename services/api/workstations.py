@@ -1,7 +1,6 @@
 """What a workstation is beside a job: its default command, how it is shown, and why it cannot be reached. Pure."""
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any, Final
 
 from services.api.visiting import prefix_of
@@ -28,14 +27,6 @@ def workstation_view(job: Mapping[str, Any]) -> dict[str, Any]:
     gate = job["gate"]
     position = None if gate is None else gate["position"]
     return {**job, "position": position, "url": f"{prefix_of(job['id'])}/"}
-
-
-def waiting_page(sentence: str) -> str:
-    """What a browser shows in place of a workstation that it cannot reach now; it looks again by itself."""
-    return (
-        '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="3"><title>Tidegate</title>'
-        f"<p>{escape(sentence)}</p><p>This page looks again every 3 seconds.</p>"
-    )
 
 
 def why_not_up(view: Mapping[str, Any]) -> str:

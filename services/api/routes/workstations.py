@@ -13,6 +13,7 @@ from starlette.responses import Response
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart, as_json, checked_id
 from services.api.problems import Problem
+from services.api.proxy_place import TICKET
 from services.api.reads import Found
 from services.api.routes.commands import decided
 from services.api.routes.jobs import IdempotencyKey, views
@@ -21,7 +22,7 @@ from services.api.sentences import invalid
 from services.api.submission import Submission
 from services.api.submit import Key, New
 from services.api.views import job_view
-from services.api.visiting import TICKET, prefix_of
+from services.api.visiting import prefix_of
 from services.api.workstations import JUPYTER, JUPYTER_PROGRAMS, NO_JUPYTER, workstation_view
 from shared.client.workstations import Ticket, WorkstationPage, WorkstationView
 from shared.contracts.ids import is_id

@@ -7,20 +7,21 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Security
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.websockets import WebSocket
 
 from services.api.access import Caller
 from services.api.context import Api, ApiPart, CallerPart
 from services.api.door import caller_of
+from services.api.pages import waiting_page
 from services.api.problems import Problem
 from services.api.proxy import MayGoOn
-from services.api.proxy_headers import Place
+from services.api.proxy_place import Place
 from services.api.proxy_socket import bridge
 from services.api.proxy_target import Target, Up
 from services.api.routes.workstations import found_one, shown
 from services.api.visiting import prefix_of
-from services.api.workstations import waiting_page, why_not_up
+from services.api.workstations import why_not_up
 from shared.runtime.errors import Unavailable
 
 router = APIRouter()
@@ -48,8 +49,7 @@ async def passed(workstation: str, request: Request, api: ApiPart, caller: Calle
         return await api.proxy.forward(request, target, place, up, confirm, _stays(api, caller, up, request))
     except Problem as problem:
         if problem.kind in _MAY_COME and request.method == "GET" and _reads_pages(request):
-            page = waiting_page(problem.detail)
-            return HTMLResponse(page, problem.status_code, {**(problem.headers or {}), "Cache-Control": "no-store"})
+            return waiting_page(problem.detail, problem.status_code, problem.headers or {})
         raise
 
 
@@ -79,8 +79,10 @@ def _reads_pages(request: Request) -> bool:
 
 async def _way(api: Api, caller: Caller, workstation: str, asked: HTTPConnection) -> tuple[Up, Target, Place]:
     """Raises 409 with what it waits for where it is not up."""
-    prefix = prefix_of(workstation)
-    if not asked.scope["raw_path"].startswith(f"{prefix}/".encode()):
+    prefix, path = prefix_of(workstation), asked.scope["raw_path"].decode("ascii")
+    if "#" in path or b"#" in asked.scope["query_string"]:
+        raise Problem("malformed", "what is asked for has no `#` in it (RFC 9112, section 3.2): write %23")
+    if not path.startswith(f"{prefix}/"):
         raise Problem("not-found", f"write the path to a workstation as it is: {prefix}/")
     up = await api.proxy.targets.up(caller.tenant, workstation)
     if up is None:
@@ -88,7 +90,8 @@ async def _way(api: Api, caller: Caller, workstation: str, asked: HTTPConnection
         told = {name: view[name] for name in ("state", "phase", "gate", "position")}
         raise Problem("conflict", f"{workstation} cannot be reached: {why_not_up(view)}", **told)
     target = await api.proxy.targets.of(caller.tenant, up)
-    return up, target, Place(prefix, up.keeps_prefix, target.port, asked.headers.get("host", ""))
+    place = Place(prefix, up.keeps_prefix, target.port, asked.headers.get("host", ""), path.removeprefix(prefix))
+    return up, target, place
 
 
 def _stays(api: Api, caller: Caller, up: Up, asked: HTTPConnection) -> MayGoOn:

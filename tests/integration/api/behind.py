@@ -41,9 +41,11 @@ class Process:
     answer_headers: Raw = field(default_factory=list)
     status: int = 200
     released: asyncio.Event = field(default_factory=asyncio.Event)
-    """Lets the second half of `/halves` go."""
+    """Lets the second half of `/halves` go, and the answer of `/thinks`."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """`/thinks` has the whole of a request."""
     read: int = 0
-    """Bytes of `/slow` that were read so far."""
+    """Bytes of `/count` and `/thinks` that were read so far."""
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         match scope["type"], scope["path"].rpartition("/")[2]:
@@ -56,6 +58,8 @@ class Process:
                 await send({"type": "http.response.body", "body": b"first;", "more_body": True})
             case "http", "flows":
                 await self._flow(send)
+            case "http", "thinks":
+                await self._think(receive, send)
             case "http", "count":
                 await self._count(receive, send)
             case "http", _:
@@ -69,8 +73,7 @@ class Process:
                 break
         seen = {
             "method": scope["method"],
-            "target": scope["raw_path"].decode()
-            + ("?" + scope["query_string"].decode() if scope["query_string"] else ""),
+            "target": _target(scope),
             "headers": [[name.decode(), value.decode()] for name, value in scope["headers"]],
             "body": body.decode(),
         }
@@ -103,6 +106,15 @@ class Process:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": str(self.read).encode()})
 
+    async def _think(self, receive: Receive, send: Send) -> None:
+        """Says nothing before it is released."""
+        while (message := await receive()).get("more_body"):
+            self.read += len(message["body"])
+        self.asked.set()
+        await self.released.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"well"})
+
     async def _echo(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         await receive()
         if scope["path"].endswith("elsewhere"):
@@ -112,15 +124,19 @@ class Process:
             return
         await send({"type": "websocket.accept", "subprotocol": next(iter(scope["subprotocols"]), None)})
         seen = [[name.decode(), value.decode()] for name, value in scope["headers"]]
-        await send(
-            {"type": "websocket.send", "text": json.dumps({"target": scope["raw_path"].decode(), "headers": seen})}
-        )
+        shown = json.dumps({"target": _target(scope), "headers": seen})
+        await send({"type": "websocket.send", "text": shown})
         while (message := await receive())["type"] == "websocket.receive":
             if message.get("text") == "leave":
                 await send({"type": "websocket.close", "code": 4321, "reason": "asked to"})
                 return
             kept = {name: message[name] for name in ("text", "bytes") if message.get(name) is not None}
             await send({"type": "websocket.send", **kept})
+
+
+def _target(scope: dict[str, Any]) -> str:
+    path, query = scope["raw_path"].decode(), scope["query_string"].decode()
+    return f"{path}?{query}" if query else f"{path}"
 
 
 @contextlib.asynccontextmanager
