@@ -59,6 +59,9 @@ class ApiSettings(ServiceSettings):
     """The most automatic retries that a submit may ask for."""
     job_path: str | None = None
     """PATH of a job that sets none, to look for JupyterLab on; by default what the local backend gives its jobs."""
+    workstations: bool = True
+    """This server can reach the ports of jobs, which are those of the machine that they run on; where it cannot,
+    workstations are refused at their start."""
     max_snapshot_bytes: Annotated[int, Field(ge=1)] = 2 * 1024**3
     max_batch_bytes: Annotated[int, Field(ge=1)] = 16 * 1024**2
 

@@ -130,6 +130,11 @@ def test_containers_wait_for_what_they_need_and_not_in_a_circle() -> None:
             assert (condition == "service_healthy") == ("healthcheck" in by_name(needed).what)
 
 
+def test_workstations_are_refused_unless_the_api_shares_the_network_of_jobs() -> None:
+    api = by_name("api")
+    assert (api.environment["TIDEGATE_WORKSTATIONS"] == "false") != (api.what.get("network_mode") == "service:runner")
+
+
 def test_services_can_be_scaled() -> None:
     """No container has a name, a host name or a replica's name of its own; only `api` has a port on the host."""
     for container in containers():

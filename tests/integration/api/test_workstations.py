@@ -94,6 +94,19 @@ async def test_without_a_command_it_is_jupyterlab_where_that_is_installed(
         assert (view["name"], view["workstation"]["keeps_prefix"]) == ("jupyterlab", True)
 
 
+async def test_is_refused_where_the_ports_of_jobs_cannot_be_reached(
+    service_database: FreshDatabase, streams: JetStreamContext, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    database = await service_database("api")
+    settings = settings_for(database, nats_server, tmp_path, workstations=False)
+    async with running(settings, database, nats_server) as api:
+        rin = api.client(ACME_USER)
+        refused = await rin.post("/v1/workstations", json={"command": ["serve"]})
+        assert refused.status_code == 422
+        assert refused.json()["detail"].startswith("workstations cannot be reached in this deployment: ")
+        assert (await rin.post("/v1/jobs", json={"spec": {"command": ["serve"]}})).status_code == 201
+
+
 async def test_lists_workstations_only_newest_first(api: RunningApi, rin: httpx.AsyncClient) -> None:
     first = await a_workstation(rin)
     await api.submit(rin)
