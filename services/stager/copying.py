@@ -28,6 +28,7 @@ _STORE_PAUSES_SECONDS: Final = (0.2, 1.0)
 _READS: Final = 3
 _MOST_PROBLEMS: Final = 100
 _MOST_LOST: Final = 1000
+_MOST_NAMES: Final = 100_000
 _THE_REST: Final = ""
 
 
@@ -69,7 +70,7 @@ class Copying:
                 failpoints.reach("copy.after")
             finally:
                 walk.close()
-            return copy.publishable(claim.succeeded is True)
+            return copy.publishable()
 
     def forget(self, trace: Trace) -> None:
         """Remove what a lease stored."""
@@ -114,12 +115,14 @@ class _Copy:
         self._limits = limits
         self._go_on = go_on
         self._last_try = last_try
+        self._succeeded = claim.succeeded is True
         self._prefix = prefix_of(claim.trace)
         self._spool = spool
         self._manifest = manifest
         self._problems: list[str] = []
         self._refused = 0
         self._lost: list[str] = []
+        self._names: dict[tuple[int, int], str] = {}
         self._only_nothing = True
         """Of all that was refused there was nothing to keep."""
         self._folders = 0
@@ -132,7 +135,9 @@ class _Copy:
             for item in self._walk:
                 self._go_on()
                 if isinstance(item, Refused):
-                    self._refuse(item)
+                    # An output has to be there; a pause has lost nothing where the next attempt has the link again.
+                    if self._succeeded or not item.is_kept:
+                        self._refuse(item)
                 elif isinstance(item, FoundFolder):
                     self._folder(item)
                 else:
@@ -140,7 +145,7 @@ class _Copy:
         except TooMany as error:
             self._problem(str(error), Loss.CONTENT, _THE_REST)
 
-    def publishable(self, succeeded: bool) -> Result:
+    def publishable(self) -> Result:
         """Store the manifest; what the result says is true once the row names it."""
         if self._lost and self._files + self._folders == 0:
             return Result("failed", message=self._said())
@@ -156,9 +161,9 @@ class _Copy:
             if not self._last_try:
                 raise
             return Result("failed", message=f"the store of outputs cannot be written: {error}")
-        missing = self._walk.unmatched if succeeded else ()
+        missing = self._walk.unmatched if self._succeeded else ()
         copied = Result("verified", self._files, self._bytes, key, missing[:MAX_ITEMS], self._said())
-        if self._refused and (succeeded or not self._only_nothing):
+        if self._refused and (self._succeeded or not self._only_nothing):
             return replace(copied, outcome="failed")
         return replace(copied, outcome="missing") if missing else copied
 
@@ -179,7 +184,7 @@ class _Copy:
 
     def _one(self, found: Found) -> None:
         try:
-            size, digest, modified_ns = self._copied(found)
+            size, digest, status = self._copied(found)
         except OSError as error:
             self._refuse(Refused(found.path, f"it cannot be read: {error.strerror or error}", Loss.CONTENT))
             return
@@ -196,15 +201,30 @@ class _Copy:
         self._files += 1
         self._bytes += size
         entry = OutputFile(
-            path=found.path, size_bytes=size, sha256=digest, mode=found.mode, modified_ns=_storable(modified_ns)
+            path=found.path,
+            size_bytes=size,
+            sha256=digest,
+            mode=found.mode,
+            modified_ns=_storable(status.st_mtime_ns),
+            hard_link_of=self._hard_link_of(found, status),
         )
         self._manifest.add(entry)
         if self._files > self._limits.files or self._bytes > self._limits.bytes:
             limit = f"{self._limits.files} files and {self._limits.bytes} bytes"
             raise TooMany(f"the outputs are more than {limit}, the limit here: name fewer, or pack them in the job")
 
-    def _copied(self, found: Found) -> tuple[int, str, int]:
-        """Size and digest of a copy that equals the file as it was all the while, and the file's time."""
+    def _hard_link_of(self, found: Found, status: os.stat_result) -> str | None:
+        """The first name under which the file came, where this is another; of so many files as are remembered."""
+        if status.st_nlink < 2 or found.path != found.real:
+            return None
+        file = (status.st_dev, status.st_ino)
+        if file not in self._names and len(self._names) < _MOST_NAMES:
+            self._names[file] = found.path
+            return None
+        return self._names.get(file)
+
+    def _copied(self, found: Found) -> tuple[int, str, os.stat_result]:
+        """Size and digest of a copy that equals the file as it was all the while, and the file's status."""
         for _ in range(_READS):
             with open(self._walk.open_file(found), "rb", buffering=0) as file:
                 before = os.fstat(file.fileno())
@@ -215,7 +235,7 @@ class _Copy:
                 size, digest = self._stored(found, file, before.st_size)
                 after = os.fstat(file.fileno())
             if (size, before.st_size, before.st_mtime_ns) == (before.st_size, after.st_size, after.st_mtime_ns):
-                return size, digest, before.st_mtime_ns
+                return size, digest, before
         raise ChangedMeanwhile
 
     def _stored(self, found: Found, file: BinaryIO, size: int) -> tuple[int, str]:

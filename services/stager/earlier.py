@@ -126,7 +126,7 @@ class Earlier:
         folders = {folder for path in self._last for folder in _folders(path)}
         links = []
         for link in self._left[-1].manifest.links if self._left else ():
-            if link.real in self._last or link.real in folders:
+            if link.bare or link.real in self._last or link.real in folders:
                 links.append(link)
         paths = {link.path for link in links}
         self._last = {

@@ -25,6 +25,7 @@ def restore(blobs: Blobs, manifest: Manifest, unknown_ns: int, into: int, go_on:
     """Write the files of a manifest below the directory `into` (a descriptor) that nobody else writes to, each with its
     mode and time, which is `unknown_ns` where nobody knows it; folders stay open to us (see `folders.close`). Raises
     StoreError where the store does not give them, or gives other content."""
+    files = {entry.path: entry for entry in manifest.files}
     for entry in manifest.files:
         go_on()
         parts = (clean_path(entry.path) or "").split("/")
@@ -34,6 +35,9 @@ def restore(blobs: Blobs, manifest: Manifest, unknown_ns: int, into: int, go_on:
             with _folder(into, parts):
                 continue
         with _folder(into, parts[:-1]) as parent:
+            first = files.get(entry.hard_link_of or "")
+            if first is not None and _linked(first, entry, parts[-1], parent, into):
+                continue
             _write(blobs, manifest.prefix, entry, unknown_ns, parts[-1], parent, go_on)
 
 
@@ -62,6 +66,18 @@ def _remove_if_empty(path: str, into: int) -> None:
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
+
+
+def _linked(first: OutputFile, entry: OutputFile, name: str, parent: int, into: int) -> bool:
+    """Whether it could be made another name of the file that lies here already, which has to be the same."""
+    if (first.size_bytes, first.sha256) != (entry.size_bytes, entry.sha256):
+        return False
+    *folders, other = first.path.split("/")
+    _give_way(name, parent)
+    with _folder(into, folders) as source, suppress(OSError):  # a file has so many names at most
+        os.link(other, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+        return True
+    return False
 
 
 def _write(blobs: Blobs, prefix: str, entry: OutputFile, unknown_ns: int, name: str, parent: int, go_on: GoOn) -> None:

@@ -52,6 +52,12 @@ class Loss(Enum):
     CONTENT = "the job has written it there, and it is not among what came back"
 
 
+_TO_NOTHING: Final = ("it is a link to nothing", Loss.OTHERS)
+_TO_ITS_OWN_FOLDER: Final = ("it is a link to a folder that it lies in", Loss.OTHERS)
+# Links inside that can be links again: nothing is read through them.
+_MAY_STAY: Final = (None, _TO_NOTHING, _TO_ITS_OWN_FOLDER)
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Something that a pattern names and that cannot come back."""
@@ -59,6 +65,8 @@ class Refused:
     path: str
     why: str
     loss: Loss
+    is_kept: bool = False
+    """It is among `Walk.links`, so that the next attempt has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,23 +189,26 @@ class Walk:
             return
         why_not = why_not or self._why_not(path, status)
         if why_not is None and is_link and is_folder and any(_is_in(place, real) for place in came_from):
-            why_not = "it is a link to a folder that it lies in", Loss.OTHERS
+            why_not = _TO_ITS_OWN_FOLDER
+        kept = is_link and wanted and path == here and why_not in _MAY_STAY and self._keep_link(path, real, why_not)
         if why_not is not None:
             if wanted:
-                yield Refused(path, *why_not)
+                yield Refused(path, *why_not, kept)
             return
-        if is_link and wanted and path == here:
-            self._keep_link(path, real)
         if is_folder:
             folders.append(_Folder(path, real, step.inside, wanted, came_from))
         else:
             self._found += 1
             yield Found(path, real, status.st_mode & 0o777)
 
-    def _keep_link(self, path: str, real: str) -> None:
+    def _keep_link(self, path: str, real: str, why_not: tuple[str, Loss] | None) -> bool:
+        """Whether it is kept as a link."""
         target = self._link_at(path)
-        if target is not None and len(self.links) < _MOST_LINKS and as_text(target) == target:
-            self.links.append(OutputLink(path=path, target=target, real=real))
+        if target is None or len(self.links) >= _MOST_LINKS or as_text(path + target) != path + target:
+            return False
+        self.links.append(OutputLink(path=path, target=target, real=real, bare=why_not is not None))
+        self._found += 1
+        return True
 
     def _why_not(self, path: str, status: os.stat_result) -> tuple[str, Loss] | None:
         try:
@@ -232,7 +243,7 @@ class Walk:
         except LeadsOut as out:
             return path, status, (f"it is a link and {_of_job(out)}", Loss.OTHERS)
         except OSError:
-            return path, status, ("it is a link to nothing", Loss.OTHERS)
+            return path, status, _TO_NOTHING
 
     def _link_at(self, path: str) -> str | None:
         if path.count("/") >= MAX_DEPTH:
@@ -249,8 +260,8 @@ class Walk:
         finally:
             os.close(parent)
         for prefix in self._prefixes:  # an absolute link to something inside stays inside
-            if target.startswith(prefix):
-                return "../" * path.count("/") + target[len(prefix) :]
+            if f"{target}/".startswith(prefix):
+                return "../" * path.count("/") + (target[len(prefix) :] or ".")
         return target
 
     def _open_folder(self, path: str) -> int:

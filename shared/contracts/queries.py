@@ -167,6 +167,8 @@ class OutputFile(Frozen):
     kind: Literal["file", "directory"] = "file"
     modified_ns: int | None = None
     """Nanoseconds since 1970; None where it is not known (an older stager's), or is no time of our centuries."""
+    hard_link_of: str | None = None
+    """A file before it in the manifest, of which it was another name; it has come back all the same."""
 
     @property
     def key(self) -> str:
@@ -183,11 +185,13 @@ class OutputFolder(Frozen):
 
 
 class OutputLink(Frozen):
-    """A link whose content came back: it says `target`, which leads to `real`."""
+    """A link whose content came back: it says `target`, which leads to `real`. A `bare` one came back as itself alone:
+    it leads to nothing, or to a folder that it lies in."""
 
     path: str
     target: str
     real: str
+    bare: bool = False
 
 
 class Manifest(Frozen):

@@ -55,6 +55,68 @@ def test_a_link_is_what_it_led_to_where_that_itself_did_not_come_back(job: Job) 
     assert not (again / "latest").is_symlink()
 
 
+def test_links_to_nothing_and_to_folders_that_they_lie_in_are_links_again(job: Job, tmp_path: Path) -> None:
+    source = written(tmp_path / "src", {"pkg/a": "1"})
+    (source / "later").symlink_to("not/there-yet")
+    job.submitted(source)
+    here = job.staged()
+    links = {"later": "not/there-yet", "pkg/self": ".", "pkg/top": "..", "locks/one": "host:4711"}
+    (here / "locks").mkdir(mode=0o700)
+    for path in ("pkg/self", "pkg/top", "locks/one"):
+        (here / path).symlink_to(links[path])
+    (here / "pkg/root").symlink_to(here)
+    (here / os.fsdecode(b"\xff")).symlink_to("nothing")
+    assert job.ended().outcome == "failed", "of that name no manifest can tell"
+    here = job.staged()
+    for _ in range(2):
+        found = {str(path.relative_to(here)): os.readlink(path) for path in here.rglob("*") if path.is_symlink()}
+        assert found == links | {"pkg/root": "../."}
+        assert (here / "locks").stat().st_mode & 0o777 == 0o700
+        assert (job.ended().outcome, job.result.message) == ("verified", None)
+        here = job.staged()
+        assert job.warnings == ()
+
+
+def test_a_link_to_nothing_is_no_output(job: Job) -> None:
+    (job.staged() / "model").symlink_to("gone")
+    result = job.ended(succeeded=True)
+    assert (result.outcome, result.message) == ("failed", "'model': it is a link to nothing")
+
+
+def test_names_of_one_file_are_names_of_one_file_again_as_far_as_they_came_back(job: Job) -> None:
+    here = job.staged()
+    written(here, {"a/one": "1", "b/alone": "2"})
+    os.link(here / "a/one", here / "two")
+    os.link(here / "a/one", here / "b/three")
+    os.link(here / "b/alone", job.root / "elsewhere")
+    assert job.ended().outcome == "verified"
+    again = job.staged()
+    assert len({(again / path).stat().st_ino for path in ("a/one", "two", "b/three")}) == 1
+    assert (again / "b/alone").stat().st_nlink == 1
+    (again / "two").write_text("all of them")
+    job.ended()
+    again = job.staged()
+    assert tree(again) == {"a/one": "all of them", "two": "all of them", "b/three": "all of them", "b/alone": "2"}
+    (again / "two").unlink()
+    written(again, {"two": "its own"})
+    job.ended()
+    again = job.staged()
+    assert tree(again) | {"two": "its own"} == tree(again)
+    assert (again / "a/one").stat().st_nlink == 2
+
+
+def test_what_is_said_to_be_one_file_and_has_other_content_is_none(job: Job) -> None:
+    """A file that was written to between the copies of its two names."""
+    written(job.staged(), {"a": "1", "b": "2"})
+    job.ended()
+    manifest = job.manifest()
+    first, second = sorted(manifest.files, key=lambda file: file.path)
+    job.store_manifest(
+        manifest.model_copy(update={"files": (first, second.model_copy(update={"hard_link_of": first.path}))})
+    )
+    assert tree(job.staged()) == {"a": "1", "b": "2"}
+
+
 def test_what_the_job_removed_or_renamed_stays_so_whoever_made_it(job: Job, tmp_path: Path) -> None:
     job.submitted(written(tmp_path / "src", {"a": "1", "old/b": "2", "keep": "3", "d/e": "4"}))
     step = _outputs_of_a_step(job, {"model/w": "5", "model/log": "6"})
