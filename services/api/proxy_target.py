@@ -14,6 +14,7 @@ from shared.runtime.database import Database
 _KEPT_SECONDS: Final = 3.0
 _KEPT: Final = 1000
 _AT_ONCE: Final = 200
+_IN_ALL: Final = 1000
 _SOCKETS_AT_ONCE: Final = 50
 _SOCKETS_IN_ALL: Final = 500
 
@@ -90,9 +91,9 @@ class Targets:
 
     @contextmanager
     def room(self, job: str) -> Iterator[None]:
-        """One of the connections that a workstation may have through this process at once."""
-        if self._open[job] >= _AT_ONCE:
-            detail = f"{_AT_ONCE} requests to this workstation are open already: let one end"
+        """One of the connections that a workstation, and all of them, may have through this process at once."""
+        if self._open[job] >= _AT_ONCE or self._open.total() >= _IN_ALL:
+            detail = f"too many requests are open already ({_AT_ONCE} to a workstation): let one end"
             raise Problem("unavailable", detail, headers={"Retry-After": "2"})
         self._open[job] += 1
         try:

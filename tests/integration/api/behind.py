@@ -212,12 +212,16 @@ def to(workstation: str, path: str = "/") -> str:
     return f"/v1/workstations/{workstation}/proxy{path}"
 
 
-def socket_to(api: RunningApi, workstation: str, path: str = "/socket", **more: str) -> connect:
-    """A WebSocket to it, as a user of acme."""
+def socket_to(
+    api: RunningApi, workstation: str, path: str = "/socket", *, close_timeout: float | None = 10, **more: str
+) -> connect:
+    """A WebSocket to it, as a user of acme, which sends its messages as they are."""
     url = f"{api.url.replace('http', 'ws', 1)}{to(workstation, path)}"
     return connect(
         url,
         additional_headers={"Authorization": f"Bearer {ACME_USER}"} | more,
+        compression=None,
         proxy=None,
         open_timeout=PATIENCE_SECONDS,
+        close_timeout=close_timeout,
     )

@@ -100,7 +100,7 @@ async def test_a_ticket_never_reaches_the_process(api: RunningApi, rin: httpx.As
         seen = (await rin.get(f"{to(desk, '/x')}?a=%26&{given}&b", headers=headers)).json()
         assert seen["target"] == "/x?a=%26&b"
         assert query.rpartition("=")[2] not in json.dumps(seen)
-        async with socket_to(api, desk, f"/socket?{given}", **headers) as socket:
+        async with socket_to(api, desk, f"/socket?{given}", Referer=headers["Referer"]) as socket:
             opened = str(await socket.recv())
         assert json.loads(opened)["target"] == "/socket"
         assert query.rpartition("=")[2] not in opened
