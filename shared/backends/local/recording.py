@@ -13,6 +13,7 @@ from shared.backends.local.moments import now_ms, utc
 from shared.backends.local.orders import Order
 from shared.runtime import failpoints
 
+SUPERVISOR_FAILED = "supervisor_failed"
 _AGAIN_SECONDS = 1.0
 
 
@@ -38,7 +39,7 @@ class Recorder:
         try:
             os.link(f"{self.attempt_directory}/{layout.CLAIM}", self._path(layout.CLAIM))
         except OSError:  # another file system, or what a power cut has left there
-            self._persist(lambda: write_record(self._path(layout.CLAIM), record))
+            _persist(self.order.submission, lambda: write_record(self._path(layout.CLAIM), record))
         return True
 
     def claim_holder(self) -> str | None:
@@ -60,7 +61,7 @@ class Recorder:
             "started_at": utc(started_ms),
             "devices": self.devices,
         }
-        return self._try("its start", lambda: write_record(self._path(layout.STARTED), record))
+        return _try(self.order.submission, "its start", lambda: write_record(self._path(layout.STARTED), record))
 
     def stop_request(self) -> dict[str, object] | None:
         """A stop request that was not returned before."""
@@ -84,7 +85,8 @@ class Recorder:
     def stop_seen(self, seen_ms: int) -> None:
         """Before any signal is sent. A full disk does not keep a job running: the record of the end will say it too."""
         record: dict[str, object] = {"submission": self.order.submission, "stop_seen_at": utc(seen_ms)}
-        self._try("that a stop was seen", lambda: write_record(self._path(layout.STOP_SEEN), record, durable=True))
+        path = self._path(layout.STOP_SEEN)
+        _try(self.order.submission, "that a stop was seen", lambda: write_record(path, record, durable=True))
 
     def end(
         self,
@@ -121,19 +123,40 @@ class Recorder:
             "self_reported": self.self_reported,
             "boot_id": self.supervisor["boot_id"],
         }
-        self._persist(lambda: write_record(self._path(layout.EXIT), record, durable=True))
+        _persist(self.order.submission, lambda: write_record(self._path(layout.EXIT), record, durable=True))
 
     def _path(self, kind: str) -> str:
         return layout.record_path(self.root, self.order.submission, kind)
 
-    def _try(self, what: str, write: Callable[[], None]) -> bool:
-        try:
-            write()
-        except OSError as error:
-            complain(f"{self.order.submission}: {what} is not recorded yet: {error}")
-            return False
-        return True
 
-    def _persist(self, write: Callable[[], None]) -> None:
-        while not self._try("what has to be", write):
-            time.sleep(_AGAIN_SECONDS)
+def end_unbegun(root: str, submission: str, sentence: str) -> None:
+    """The end of an attempt that no supervisor could be made for, out of the host's intent: nothing of it ran. Does not
+    return without the record."""
+    intent = read_record(layout.record_path(root, submission, layout.SPEC)) or {}
+    now = utc(now_ms())
+    record = {name: intent.get(name) for name in ("job", "attempt", "tenant", "devices", "boot_id")} | {
+        "submission": submission,
+        "ran": False,
+        "code": 126,
+        "reason": SUPERVISOR_FAILED,
+        "sentence": sentence,
+        "ended_at": now,
+        "duration_ms": 0,
+        "recorded_at": now,
+        "self_reported": False,
+    }
+    _persist(submission, lambda: write_record(layout.record_path(root, submission, layout.EXIT), record, durable=True))
+
+
+def _try(submission: str, what: str, write: Callable[[], None]) -> bool:
+    try:
+        write()
+    except OSError as error:
+        complain(f"{submission}: {what} is not recorded yet: {error}")
+        return False
+    return True
+
+
+def _persist(submission: str, write: Callable[[], None]) -> None:
+    while not _try(submission, "what has to be", write):
+        time.sleep(_AGAIN_SECONDS)

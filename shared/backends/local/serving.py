@@ -10,10 +10,11 @@ import json
 import os
 import socket
 
+from shared.backends.local import recording
 from shared.backends.local.complaints import complain
 from shared.backends.local.crew import TASK_BYTES_MAX, Task
 from shared.backends.local.orders import Order
-from shared.backends.local.supervisor import Supervisor
+from shared.backends.local.supervisor import Supervisor, failed
 
 # What Python may lose in a process without its garbage collector stays small.
 ATTEMPTS_MAX = 100
@@ -34,13 +35,16 @@ def serve(root: str, channel: socket.socket, task: Task, spec_fd: int) -> None:
 def supervise(root: str, task: Task) -> bool:
     """One attempt, to the record of its end; whether this process may take another."""
     fields, uid, gid, devices = task
-    order = Order(fields)
-    supervisor = Supervisor(root, order, uid, gid, devices)
+    supervisor: Supervisor | None = None
     try:
+        supervisor = Supervisor(root, Order(fields), uid, gid, devices)
         supervisor.live()
     except Exception as error:
-        complain(f"{order.submission}: the supervisor failed: {error!r}")
-        supervisor.give_up(error)
+        complain(f"{fields.get('submission')}: the supervisor failed: {error!r}")
+        if supervisor is None:
+            recording.end_unbegun(root, str(fields.get("submission")), failed(error))
+        else:
+            supervisor.give_up(error)
         return False
     return supervisor.may_go_on
 

@@ -15,7 +15,7 @@ from shared.backends.local import command, environment, killing, linux, oom, own
 from shared.backends.local.deadlines import Deadlines, Due
 from shared.backends.local.moments import monotonic_ms, now_ms
 from shared.backends.local.orders import Order
-from shared.backends.local.recording import Recorder
+from shared.backends.local.recording import SUPERVISOR_FAILED, Recorder
 from shared.runtime import failpoints
 
 REVOKED_CODE = 75
@@ -24,7 +24,6 @@ ATTEMPT_CLAIMED = "attempt_claimed"
 STOPPED_BEFORE_START = "stopped_before_start"
 TIME_LIMIT = "time_limit"
 OUT_OF_MEMORY = "out_of_memory"
-SUPERVISOR_FAILED = "supervisor_failed"
 
 NUDGE = signal.SIGUSR1
 LEAST_PATIENCE_SECONDS = 0.5
@@ -91,8 +90,8 @@ class Supervisor:
         self._end_descendants()
         if self.pid and self.wait_status is None:
             self.ended_monotonic_ms = monotonic_ms()
-        sentence = f"the supervisor failed, please report this: {problem!r}"
-        self._record_end(reason=SUPERVISOR_FAILED, code=None, killed_by=None, sentence=sentence, ran=self.pid != 0)
+        said = failed(problem)
+        self._record_end(reason=SUPERVISOR_FAILED, code=None, killed_by=None, sentence=said, ran=self.pid != 0)
 
     # Before the command
 
@@ -257,6 +256,11 @@ class Supervisor:
         soon = monotonic_ms() - looked_ms < LEAST_PATIENCE_SECONDS * 1000 / 2
         self.may_go_on = ran and reason is None and unasked and soon and not self.order.workstation
         failpoints.reach("exit.after")
+
+
+def failed(problem: BaseException) -> str:
+    """The sentence about an error of ours."""
+    return f"the supervisor failed, please report this: {problem!r}"
 
 
 def become_supervisor(*kept: int) -> None:

@@ -2,11 +2,14 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
-from shared.backends.local import serving
+from shared.backends.local import layout, serving
 from shared.backends.local.crew import Crew, Task
+from shared.backends.local.observer import LocalState, Observer
+from tests.unit.backends.local.builders import Records
 
 
 def task(number: int) -> Task:
@@ -52,3 +55,15 @@ def test_takes_all_that_it_asked_for_and_at_its_bound_asks_no_more(monkeypatch: 
 
 def test_asks_for_nothing_after_an_attempt_that_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert served(monkeypatch, 3, True, False) == ([1, 2], 1)
+
+
+def test_an_attempt_for_which_no_supervisor_can_be_made_has_an_end(tmp_path: Path) -> None:
+    """As one whose order this version reads otherwise than the host that took it: it would be lost without a word."""
+    records, job = Records(tmp_path / "local"), "d.j1.a1.s1"
+    records.write(job, layout.SPEC, job="j1", attempt=1)
+    assert not serving.supervise(str(records.root), ({"submission": job, "command": []}, 0, 0, [0, 1]))
+    (seen,) = Observer(records.root).observe().submissions
+    assert seen.exit is not None
+    assert (seen.state, seen.exit.ran, seen.exit.reason) == (LocalState.EXITED, False, "supervisor_failed")
+    assert (seen.exit.job, seen.exit.attempt, seen.exit.tenant, seen.exit.devices) == ("j1", 1, "acme", (0, 1))
+    assert "please report this: OrderError(" in (seen.exit.sentence or "")
