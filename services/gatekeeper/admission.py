@@ -162,6 +162,7 @@ def admitted_fact(one: Reservation, policy: Policy) -> Admitted:
         at=one.opened_at,
         source=policy.source,
         admission=one.admission,
+        cluster=one.cluster or None,
     )
 
 

@@ -39,7 +39,7 @@ def derived(record: JobRecord, seen: Picture) -> JobRecord:
             "phase": _phase(record, state, seen),
             "attempts": (*record.attempts[:-1], attempt),
             "retries": _retries(record.retries, attempt, seen),
-            "backend": _backend(seen),
+            "backend": _backend(attempt, seen),
             "workstation": _workstation(record, state, seen),
             "warnings": _warnings(record, seen),
             "findings": () if seen.input_invalid is None else seen.input_invalid.findings,
@@ -93,7 +93,7 @@ def _retries(retries: Retries, attempt: Attempt, seen: Picture) -> Retries:
     return retries if retries.infrastructure_used == used else retries.model_copy(update={"infrastructure_used": used})
 
 
-def _backend(seen: Picture) -> Backend:
+def _backend(attempt: Attempt, seen: Picture) -> Backend:
     raw_state, raw_reason = None, None
     if seen.exited is not None:
         raw_state = seen.exited.raw_state
@@ -107,7 +107,7 @@ def _backend(seen: Picture) -> Backend:
         raw_state, raw_reason = seen.pending.raw_state, seen.pending.raw_reason
     took = seen.accepted
     if took is None:
-        return Backend(raw_state=raw_state, raw_reason=raw_reason)
+        return Backend(cluster=attempt.cluster, raw_state=raw_state, raw_reason=raw_reason)
     return Backend(name=took.backend, cluster=took.cluster, ref=took.ref, raw_state=raw_state, raw_reason=raw_reason)
 
 

@@ -83,7 +83,9 @@ def admit(record: JobRecord, fact: f.Admitted, now: datetime) -> StepResult:
         why = "the steps before it have not succeeded"
     if why is not None:
         return refused(record.model_copy(update={"admission_refused": fact.admission}), why)
-    admitted = record.current.model_copy(update={"admission": fact.admission, "admitted_at": fact.at})
+    admitted = record.current.model_copy(
+        update={"admission": fact.admission, "admitted_at": fact.at, "cluster": fact.cluster}
+    )
     return applied(derive(_let_through(record, admitted)))
 
 

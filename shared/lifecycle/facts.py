@@ -85,10 +85,12 @@ class FactBase(Frozen):
 
 
 class Admitted(FactBase):
-    """The gatekeeper booked a reservation `(job, attempt, admission)` and lets the job through."""
+    """The gatekeeper booked a reservation `(job, attempt, admission)` and lets the job through, to this cluster. None:
+    an older gatekeeper, which knows one cluster only."""
 
     kind: Literal["admitted"] = "admitted"
     admission: int
+    cluster: str | None = None
 
 
 class Held(FactBase):

@@ -139,9 +139,10 @@ class Copied(Frozen):
 
 
 class Attempt(Frozen):
-    """One go at the run. `evidence` holds the newest fact per (segment, kind); the oldest segments may be `folded`.
-    `infrastructure_before` is what earlier attempts had used of the infrastructure's budget, `up_before_ms` how long a
-    workstation was up in them. `stages` are kept once it is sealed: until then they are the record's."""
+    """One go at the run, admitted to `cluster`. `evidence` holds the newest fact per (segment, kind); the oldest
+    segments may be `folded`. `infrastructure_before` is what earlier attempts had used of the infrastructure's
+    budget, `up_before_ms` how long a workstation was up in them. `stages` are kept once it is sealed: until then they
+    are the record's."""
 
     number: int
     origin: Origin = "submit"
@@ -149,6 +150,7 @@ class Attempt(Frozen):
     cooldown_until: AwareDatetime | None = None
     admission: int | None = None
     admitted_at: AwareDatetime | None = None
+    cluster: str | None = None
     evidence: tuple[Fact, ...] = ()
     segments: tuple[Segment, ...] = ()
     folded: Folded | None = None

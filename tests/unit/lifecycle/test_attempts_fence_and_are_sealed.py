@@ -298,3 +298,11 @@ def test_a_vote_whose_reason_has_not_come_is_asked_for() -> None:
     assert Duty.LAUNCH in duties(record)
     record = advance(record, [job.fact(f.LaunchRefused, message="no such partition")], at(31)).record
     assert duties(record) == {Duty.SEAL_STAGING}
+
+
+def test_the_record_names_the_cluster_from_the_admission_on_and_each_attempt_its_own() -> None:
+    job = a_job().tell(f.Admitted, admission=1, cluster="hpc")
+    assert job.record.backend.cluster == "hpc"
+    job.staged().accepted().running().exited(3).sealed().ask(i.Retry)
+    assert job.record.backend.cluster is None
+    assert job.tell(f.Admitted, admission=job.last_version + 1, cluster="other").record.backend.cluster == "other"
