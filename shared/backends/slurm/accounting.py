@@ -15,7 +15,7 @@ from shared.backends.slurm import text
 from shared.backends.slurm.ids import parse_id
 from shared.backends.slurm.rows import AccountingRow, Listed, NoAnswer
 
-_COLUMNS: Final = (
+COLUMNS: Final = (
     "JobID",
     "JobName",
     "Comment",
@@ -55,13 +55,13 @@ def arguments(
         f"--endtime=uts{int(until.timestamp())}",
         *([f"--user={user}"] if user else []),
         *([f"--name={','.join(names)}"] if names else []),
-        "--format=" + ",".join(_COLUMNS),
+        "--format=" + ",".join(COLUMNS),
     ]
 
 
 def parse(answer: str, separator: str, zone: ZoneInfo | None) -> Listed[AccountingRow] | NoAnswer:
     """What a sacct that ended with 0 says. A row that cannot be read is skipped, and kept as text."""
-    table = text.table(answer, separator, _COLUMNS)
+    table = text.table(answer, separator, COLUMNS)
     if isinstance(table, str):
         return NoAnswer(f"sacct could not be read: {table}")
     rows, skipped = [], []
@@ -75,7 +75,7 @@ def parse(answer: str, separator: str, zone: ZoneInfo | None) -> Listed[Accounti
 
 
 def _row(fields: tuple[str, ...], zone: ZoneInfo | None) -> AccountingRow | None:
-    field = dict(zip(_COLUMNS, fields, strict=True))
+    field = dict(zip(COLUMNS, fields, strict=True))
     id, state = parse_id(field["JobID"]), text.state(field["State"])
     if id is None or id.step or state is None:
         return None

@@ -23,7 +23,10 @@ _COLUMNS: Final = {
 }
 
 # `gpu:4`, `gpu:a100:4(S:0-1)`, `gpu:a100:2(IDX:0,3)`, `gpu:no_consume:4`; counts may end in K or M.
-_GRES = re.compile(r"(?P<name>[^:,()]+(?::[^:,()]+)?):(?P<count>[0-9]+)(?P<unit>[KMGkmg]?)(?:\([^)]*\))?(?:,|$)")
+_GRES = re.compile(
+    r"(?<![^,])(?P<name>[^:,()]+(?::(?!no_consume:)[^:,()]+)?)(?::no_consume)?:(?P<count>[0-9]+)(?P<unit>[KMGkmg]?)"
+    r"(?:\([^)]*\))?(?:,|$)"
+)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 WORKING: Final = frozenset({"idle", "mixed", "allocated", "completing", "planned"})
@@ -170,8 +173,7 @@ def counts(gres: str) -> dict[str, int]:
     """`gpu:a100:4(S:0-1),shard:8` as {gpu:a100: 4, gpu: 4, shard: 8}: each type, and the sum of all types of a name."""
     found: dict[str, int] = defaultdict(int)
     for match in _GRES.finditer("" if text.something(gres) is None else gres.strip()):
-        name = match["name"].removesuffix(":no_consume")
         count = int(match["count"][:12]) * _UNITS[match["unit"].lower()]
-        for each in {name, name.partition(":")[0]}:
+        for each in {match["name"], match["name"].partition(":")[0]}:
             found[each] += count
     return dict(found)

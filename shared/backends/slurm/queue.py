@@ -15,7 +15,7 @@ from shared.backends.slurm import text
 from shared.backends.slurm.ids import parse_id
 from shared.backends.slurm.rows import Listed, NoAnswer, QueueRow
 
-_COLUMNS: Final = {
+COLUMNS: Final = {
     "JobArrayID": "JOBID",
     "Name": "NAME",
     "Comment": "COMMENT",
@@ -41,13 +41,13 @@ def arguments(separator: str, user: str | None, names: Collection[str] | None) -
         "--states=all",
         f"--user={user}" if user else "--me",
         *([f"--name={','.join(names)}"] if names else []),
-        "--Format=" + ",".join(f"{column}:{separator}" for column in _COLUMNS),
+        "--Format=" + ",".join(f"{column}:{separator}" for column in COLUMNS),
     ]
 
 
 def parse(answer: str, separator: str, zone: ZoneInfo | None) -> Listed[QueueRow] | NoAnswer:
     """What a squeue that ended with 0 says. A row that cannot be read is skipped, and kept as text."""
-    table = text.table(answer, separator, tuple(_COLUMNS.values()))
+    table = text.table(answer, separator, tuple(COLUMNS.values()))
     if isinstance(table, str):
         return NoAnswer(f"squeue could not be read: {table}")
     rows, skipped = [], []
@@ -61,7 +61,7 @@ def parse(answer: str, separator: str, zone: ZoneInfo | None) -> Listed[QueueRow
 
 
 def _row(fields: tuple[str, ...], zone: ZoneInfo | None) -> QueueRow | None:
-    field = dict(zip(_COLUMNS, fields, strict=True))
+    field = dict(zip(COLUMNS, fields, strict=True))
     id, state = parse_id(field["JobArrayID"]), text.state(field["State"])
     if id is None or id.step or state is None:
         return None

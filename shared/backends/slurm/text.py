@@ -138,7 +138,8 @@ def exit_status(text: str) -> ExitStatus | None:
     number = whole_number(text)
     if number is None or number > 0xFFFF:
         return exit_pair(text)
-    return ExitStatus(number >> 8, number & 0x7F)
+    signal = number & 0x7F
+    return ExitStatus(0 if signal else number >> 8, signal)
 
 
 def whole_number(text: str) -> int | None:
