@@ -11,6 +11,7 @@ from tests.chaos.report import pytest_terminal_summary as pytest_terminal_summar
 from tests.databases import Databases, FreshDatabase, ServiceDatabase
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer, PostgresServer
+from tests.workers import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.workers import pytest_xdist_auto_num_workers as pytest_xdist_auto_num_workers
 from tests.workers import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 

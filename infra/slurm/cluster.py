@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ class Cluster:
         self._ports: dict[str, int] = remembered["ports"]
         self._running = {name: Identity.from_json(daemon) for name, daemon in remembered["daemons"].items()}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._changed: dict[str, str] = {}
 
     @property
     def was_started(self) -> bool:
@@ -72,7 +74,7 @@ class Cluster:
             self._held = Ports(self.root, self._ports)
             self._ports = {name: self._held.some(name) for name in _LISTENERS}
         self._layout.make(self.options.gpus)
-        configure(self._layout, self.options, self._ports)
+        self._configure()
         self._launch("munged")
         if self.options.accounting:
             self._start_accounting()
@@ -170,15 +172,27 @@ class Cluster:
         while not condition():
             if time.monotonic() > deadline:
                 raise ClusterError(f"waited {seconds:.0f} s for {what}; the logs are in {self._layout.path('log')}")
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def node_state(self) -> str:
         """As sinfo has it: `idle`, `mixed`, `drained`, `down*` (an asterisk: it does not answer)."""
         return self.run(["sinfo", "--noheader", "--nodes", self.node, "--format=%T"]).stdout.partition("\n")[0]
 
     def update_node(self, state: str) -> None:
-        """`drain`, `down`, `resume`. Down heals in seconds while slurmd runs: stop that first."""
+        """`drain`, `resume`; `down` heals in a second while slurmd runs."""
         self.run(["scontrol", "update", f"nodename={self.node}", f"state={state}", "reason=test"])
+
+    def take_node_down(self) -> None:
+        """Crash slurmd and set the node down for good: jobs on it fail with it. `heal` brings it back."""
+        self.stop_daemon("slurmd", kill=True)
+
+        def down() -> bool:
+            # Where an answer of slurmd was still under way, the node comes back by it.
+            self.update_node("down")
+            time.sleep(0.3)
+            return self.node_state().startswith("down")
+
+        self.wait_for(down, f"node {self.node} to be down")
 
     def wait_for_node(self) -> None:
         """Return once the node takes jobs; a drain of before is taken back."""
@@ -192,12 +206,20 @@ class Cluster:
 
         self.wait_for(up, f"node {self.node} to take jobs")
 
+    def change(self, **settings: str) -> None:
+        """Have other settings until `heal`, such as MinJobAge="2": commands at once, daemons if they read them anew."""
+        self._changed = settings
+        self._configure()
+        self.run(["scontrol", "reconfigure"])
+
     def heal(self) -> None:
-        """What a test may have left is put right: all daemons run, the node takes jobs, and there is no job."""
+        """What a test may have left is put right: our settings, all daemons run, the node takes jobs and has none."""
         for name in self._running:
             self.thaw(name)
         for name in self.daemons:
             self.start_daemon(name)
+        if self._changed:
+            self.change()
         self.wait_for_node()
         self.cancel_jobs()
 
@@ -223,6 +245,10 @@ class Cluster:
         known = self.run(["sacctmgr", "--noheader", "--parsable2", "list", "cluster", "format=cluster"]).stdout.split()
         if self.options.name not in known:
             self.run(["sacctmgr", "--immediate", "add", "cluster", self.options.name])
+
+    def _configure(self) -> None:
+        options = replace(self.options, settings={**self.options.settings, **self._changed})
+        configure(self._layout, options, self._ports)
 
     def _launch(self, name: str) -> None:
         if name in self._running and self._running[name].alive():

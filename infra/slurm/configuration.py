@@ -145,7 +145,7 @@ def _nodes(layout: Layout, options: Options, ports: Mapping[str, int]) -> str:
         "State=UNKNOWN"
     ]
     for name, more in options.partitions.items():
-        lines.append(f"PartitionName={name} Nodes={node} DefMemPerCPU=100 {more}")
+        lines.append(f"PartitionName={name} Nodes={node} DefMemPerCPU=500 {more}")
     return "\n".join([*lines, ""])
 
 

@@ -22,3 +22,4 @@ options=(-qq -o Acquire::Retries=2 -o Acquire::http::Timeout=20 -o DPkg::Lock::T
 export DEBIAN_FRONTEND=noninteractive
 apt-get "${options[@]}" update
 apt-get "${options[@]}" install -y --no-install-recommends "${packages[@]}"
+echo "slurm: the packages are installed, which took $SECONDS s"
