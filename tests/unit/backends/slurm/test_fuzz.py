@@ -3,7 +3,7 @@
 from datetime import UTC
 from zoneinfo import ZoneInfo
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.backends.slurm import accounting, nodes, queue, refusals, submitted, text
@@ -31,6 +31,7 @@ def test_no_end_is_made_up(said: str) -> None:
         assert first.partition("+")[0] == read.word or (first.endswith("+") and read.word.startswith(first[:-1]))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.sampled_from(list(queue.COLUMNS)), FIELDS), max_size=5), ZONES)
 def test_any_fields_of_squeue_are_a_row_or_skipped(rows: list[dict[str, str]], zone: ZoneInfo | None) -> None:
     read = queue.parse(queue_answer(*rows), SEPARATOR, zone)
@@ -41,6 +42,7 @@ def test_any_fields_of_squeue_are_a_row_or_skipped(rows: list[dict[str, str]], z
     assert all(at is None or at.tzinfo is UTC for row in read.rows for at in (row.submitted_at, row.start, row.end))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.sampled_from(list(accounting.COLUMNS)), FIELDS), max_size=5), ZONES)
 def test_any_fields_of_sacct_are_a_row_or_skipped(rows: list[dict[str, str]], zone: ZoneInfo | None) -> None:
     read = accounting.parse(accounting_answer(*rows), SEPARATOR, zone)
