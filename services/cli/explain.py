@@ -62,7 +62,7 @@ def _evidence(told: dict[str, Any], now: datetime) -> Iterator[str]:
         )
         yield f"  [dim]seen{marked(more)}[/]"
     newest, attempt = every[-_MOST_SEEN:], 1
-    lines = seen_lines([_told(seen) for seen in newest], told["job"], now.astimezone().date())
+    lines = seen_lines([_told(seen) for seen in newest], told["job"], now.astimezone(UTC).date())
     for seen, line in zip(newest, lines, strict=True):
         if seen.get("attempt", 1) != attempt:
             attempt = seen["attempt"]
@@ -84,7 +84,7 @@ def _when(given: str | None, now: datetime) -> str:
     if given is None:
         return ""
     at = datetime.fromisoformat(given)
-    shown = clock(at, now.astimezone().date())
+    shown = clock(at, now.astimezone(UTC).date())
     if at <= now:
         return f", due at {shown} ({ago(at, now)})"
     return f", at {shown} (in {duration((at - now).total_seconds())})"

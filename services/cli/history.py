@@ -31,7 +31,7 @@ _SHORT: Final = {
 
 def show_attempts(job: JobView) -> None:
     """The only attempt's segments and evidence, or a paragraph for each that is kept, the oldest first."""
-    day = job.submitted_at.astimezone().date()
+    day = job.submitted_at.astimezone(UTC).date()
     if len(job.attempts) == 1 and job.earlier is None:
         lines = list(_seen(job.attempts[0], day))
         if lines:

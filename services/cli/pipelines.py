@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from services.cli.escapes import marked
+from services.cli.evidence import when
 from services.cli.follow import follow
 from services.cli.listing import Listing
 from services.cli.output import STATE_STYLES, ago, but_the_state, duration, err, out, print_json
@@ -78,7 +79,7 @@ def show_pipeline(pipeline: PipelineView) -> None:
     rows.print()
     out.print()
     out.print(f"  [dim]owner      [/] {marked(f'{pipeline.user} in {pipeline.tenant}/{pipeline.project}')}")
-    out.print(f"  [dim]submitted  [/] {pipeline.submitted_at.astimezone():%Y-%m-%d %H:%M:%S}")
+    out.print(f"  [dim]submitted  [/] {when(pipeline.submitted_at)}")
     if possible := [name for name, action in pipeline.actions.items() if action.allowed]:
         out.print(f"  [dim]possible   [/] {marked(', '.join(possible))}")
 

@@ -1,14 +1,16 @@
 """A job on the screen: its head line, its five stages, what it waits on, and what came out of it."""
 
+from datetime import UTC
 from typing import Final
 
 from services.cli import limits
 from services.cli.escapes import marked
-from services.cli.evidence import clock
+from services.cli.evidence import clock, when
 from services.cli.history import MARKS, show_attempts, stage_time
 from services.cli.output import out, size, state_text
 from services.cli.waiting import ORIGINS
 from shared.client.views import JobView
+from shared.contracts.spec import JobSpec
 from shared.lifecycle.record import Stage
 from shared.lifecycle.states import ACTIVE, Desired, StageStatus, State
 
@@ -57,14 +59,14 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
     attempt = job.attempts[-1]
     rows = [
         ("command", " ".join(_word(word) for word in job.spec.command)),
-        ("asks for", f"{job.spec.gpus} GPU{'' if job.spec.gpus == 1 else 's'} of {job.spec.coretype}"),
+        ("asks for", asked_for(job.spec)),
         ("owner", f"{job.user} in {job.tenant}/{job.project}"),
-        ("submitted", f"{job.submitted_at.astimezone():%Y-%m-%d %H:%M:%S}"),
+        ("submitted", when(job.submitted_at)),
     ]
     if job.pipeline is not None:
         rows.append(("pipeline", f"step {job.pipeline.index + 1} of {job.pipeline.id}"))
     if job.gate is not None and job.gate.position is not None:
-        rows.append(("position", str(job.gate.position)))
+        rows.append(("in line", f"place {job.gate.position}"))
     rows += [("limits", line) for line in limits.said(job.spec, None)]
     rows += _wishes(job)
     if job.attempt > 1:
@@ -93,9 +95,15 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
     return rows
 
 
+def asked_for(spec: JobSpec) -> str:
+    """What of a cluster."""
+    gpus = {0: "no GPUs", 1: "1 GPU"}.get(spec.gpus, f"{spec.gpus} GPUs")
+    return f"{gpus}, coretype {spec.coretype}"
+
+
 def _wishes(job: JobView) -> list[tuple[str, str]]:
     """Who holds it, and who asked for what is not so yet."""
-    rows, day = [], job.submitted_at.astimezone().date()
+    rows, day = [], job.submitted_at.astimezone(UTC).date()
     if job.hold is not None:
         by = f"{'an admin, ' if job.hold.by_admin else ''}{job.hold.actor}"
         rows.append(("held", f"by {by} at {clock(job.hold.at, day)}: {job.hold.reason}"))

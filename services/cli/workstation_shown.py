@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from services.cli.escapes import marked
+from services.cli.evidence import clock
 from services.cli.output import STATE_STYLES, ago, out, state_text
-from services.cli.render import stage_line
+from services.cli.render import asked_for, stage_line
 from shared.client.workstations import WorkstationView
 from shared.contracts.durations import in_words
 from shared.lifecycle.states import ACTIVE, StageStatus, State
@@ -103,7 +104,7 @@ def _idle(view: WorkstationView) -> str:
 def _facts(view: WorkstationView) -> list[tuple[str, str]]:
     rows = [
         ("command", " ".join(view.spec.command)),
-        ("asks for", f"{view.spec.gpus} GPU{'' if view.spec.gpus == 1 else 's'} of {view.spec.coretype}"),
+        ("asks for", asked_for(view.spec)),
         ("owner", f"{view.user} in {view.tenant}/{view.project}"),
         *(("agreed", line) for line in agreed(view)),
     ]
@@ -121,4 +122,4 @@ def _facts(view: WorkstationView) -> list[tuple[str, str]]:
 
 
 def _clock(at: datetime) -> str:
-    return f"{at.astimezone():%H:%M:%S}"
+    return clock(at, datetime.now(UTC).date())

@@ -74,7 +74,7 @@ def _why(record: JobRecord, seen: Picture, gate: Gate | None) -> str:
         wish = "" if record.desired_state is Desired.RUN else f"{_wished(record)}; "
         return wish + _active(record, seen)
     said = record.message or "how it ended is not known"
-    stage = f"stage {record.failed_stage} failed: " if record.failed_stage is not None else ""
+    stage = "" if record.failed_stage is None else f"stage {record.failed_stage.replace('_', ' ')} failed: "
     again = "; its outputs are being copied again" if record.recopy is not None else ""
     return f"{stage}{said}{again}"
 
@@ -149,7 +149,8 @@ def _at_the_gate(gate: Gate | None) -> Next:
     if gate is None:
         return Next(what="it is let through, or says which gate holds it", who="the gatekeeper")
     once = "it is released" if gate.name == "hold" else f"the gate {gate.name} is open"
-    return Next(what=f"it goes on once {once}", who=gate.lifted_by, at=gate.opens_at)
+    who = None if gate.name == "cooldown" else gate.lifted_by
+    return Next(what=f"it goes on once {once}", who=who, at=gate.opens_at)
 
 
 _OWED: Final[Mapping[Duty, str]] = {

@@ -85,7 +85,7 @@ def happened(fact: f.AnyFact) -> datetime:
 
 
 def words(fact: f.AnyFact) -> str:
-    """What a fact says."""
+    """What a fact says; when it `happened` is told beside it."""
     match fact:
         case f.InputValid():
             return "inputs and command check out" + "".join(f"; {warning}" for warning in fact.warnings)
@@ -103,7 +103,7 @@ def words(fact: f.AnyFact) -> str:
         case f.LauncherSealed():
             return "nothing of it runs any more" if fact.ran else "it never started, and cannot any more"
         case f.GpusFreed():
-            return "its GPUs are free"
+            return "what it held is free"
         case f.Admitted():
             return "let through its gates"
         case f.Held():
@@ -136,18 +136,18 @@ def _sighting(fact: f.SeenPending | f.SeenRunning | f.SegmentRequeued | f.Exited
             return f"not started yet: {fact.raw_reason or fact.raw_state}"
         case f.SeenRunning():
             suspended = "" if fact.suspended_since is None else ", suspended by the backend"
-            return f"running since {clock(fact.started_at)}{suspended}"
+            return f"its command runs{suspended}"
         case f.SegmentRequeued():
-            return f"requeued by the backend at {clock(fact.ended_at)}: {fact.raw_reason}"
+            return f"requeued by the backend: {fact.raw_reason}"
         case f.Exited():
             how = (
                 f"signal {fact.signal}" if fact.signal else "no exit code" if fact.code is None else f"code {fact.code}"
             )
             told = ", as its own runner reported" if fact.self_reported else ""
-            stopped = ", after our stop" if fact.stop_recorded else ""
+            stopped = ", after it was asked to end" if fact.stop_recorded else ""
             about = ", time estimated" if fact.estimated else ""
             said = f": {fact.message}" if fact.message else ""
-            return f"exited with {how} at {clock(fact.ended_at)}{stopped}{told}{about}{said}"
+            return f"exited with {how}{stopped}{told}{about}{said}"
         case f.Lost():
             last = "" if fact.last_seen_at is None else f", last seen at {clock(fact.last_seen_at)}"
             return f"gone from the backend, and nobody saw its end{last}"

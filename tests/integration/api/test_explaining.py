@@ -15,7 +15,7 @@ async def test_shows_the_stages_of_every_attempt_and_explains_what_comes_next(
     (job,) = await play.submitted(1)
     await play.tell([job], *RUNS, "exits 3", *LET_GO)
     told = Explanation.model_validate((await rin.get(f"/v1/jobs/{job}/explain")).json())
-    assert told.why == "stage running_job failed: the command exited with code 3"
+    assert told.why == "stage running job failed: the command exited with code 3"
     assert told.next.what == "nothing: it has ended; you can retry or delete it"
     assert (await rin.post(f"/v1/jobs/{job}/retry")).status_code == 200
     await play.tell([job], *RUNS[:2], attempt=2)

@@ -34,7 +34,7 @@ def test_one_attempt_is_compact_and_has_its_evidence(capsys: pytest.CaptureFixtu
     lines = shown(capsys, a_job([an_attempt(evidence=evidence)]))
     assert not any("attempt" in line for line in lines)
     assert any(line.endswith("(1 min 30 s), 2 GPUs: 180.250 GPU seconds") for line in lines)
-    assert any("watcher/local" in line and "running since" in line for line in lines)
+    assert any("watcher/local" in line and "its command runs" in line for line in lines)
     assert not any(line.endswith(" ") for line in lines)
 
 
