@@ -12,7 +12,7 @@ import httpx
 
 from shared.lifecycle.actions import command_of
 from shared.lifecycle.advance import advance
-from shared.lifecycle.inputs import AnyCommand, Retry, Stop
+from shared.lifecycle.inputs import AnyCommand, Retry, Snooze, Stop
 from shared.lifecycle.pipeline import PipelineCommand, ask_pipeline
 from shared.lifecycle.record import JobRecord
 from shared.lifecycle.states import TERMINAL, State
@@ -44,14 +44,14 @@ class _Judge:
         """Give each command of the logs to a request of that time: what is left was asked by nobody who was not
         refused, or was done twice."""
         pipeline_of = {job: pipeline for pipeline, steps in self._pipelines.items() for job in steps}
-        could: dict[tuple[str, str, bool], list[Try]] = defaultdict(list)
+        could: dict[tuple[str, str, bool, bool], list[Try]] = defaultdict(list)
         for one in tries:
             if one.status is None or one.status in _DONE:
-                could[one.target, one.verb, one.force].append(one)
+                could[one.target, one.verb, one.force, one.by_admin].append(one)
         for job, versions in self._told.items():
             given: set[Try] = set()
             for asked in sorted(versions.asked, key=lambda asked: asked.at):
-                key = (asked.verb, asked.force)
+                key = (asked.verb, asked.force, asked.by_admin)
                 whose = [*could[job, *key], *could[pipeline_of.get(job, ""), *key]]
                 fits = [one for one in whose if one not in given and one.sent <= asked.at <= one.answered]
                 if fits:
@@ -145,7 +145,9 @@ class _Judge:
 
 
 def _command(one: Try) -> AnyCommand:
-    command = command_of(one.verb, "somebody", _NOW)
+    if one.verb == "snooze":
+        return Snooze(actor="somebody", at=_NOW, until=_NOW)
+    command = command_of(one.verb, "somebody", _NOW, by_admin=one.admin)
     return command.model_copy(update={"force": one.force}) if isinstance(command, Stop | Retry) else command
 
 

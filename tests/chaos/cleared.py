@@ -16,7 +16,9 @@ _MOVING: Final = """
 SELECT id, state FROM api.jobs WHERE id = ANY($1) AND state NOT IN ('SUCCEEDED', 'FAILED', 'STOPPED', 'PAUSED')
 """
 _STATES: Final = """
-SELECT id, state, epoch, seq, (record ->> 'attempt')::int AS attempt, record -> 'hold' IS NOT NULL AS held
+SELECT id, state, epoch, seq, (record ->> 'attempt')::int AS attempt, record ->> 'desired_state' AS desired,
+       record -> 'hold' ->> 'by_admin' AS hold, record ->> 'end_reason' AS end_reason,
+       record -> 'workstation' ->> 'snoozed_until' AS snoozed_until
 FROM api.jobs WHERE id = ANY($1)
 """
 _EVENTS: Final = "SELECT job, type FROM api.events WHERE job = ANY($1) AND sent_at IS NULL"

@@ -1,60 +1,25 @@
-"""Jobs and pipelines that a person does things to, and the ledger in which each writes all that its command does."""
+"""Jobs, pipelines and workstations that a person does things to, and the ledger in which each writes what it does."""
 
 import itertools
 import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 
 from shared.client.client import Tidegate
 from shared.client.errors import NoServer, Refused, Unavailable
 from shared.client.snapshot import pack
+from tests.chaos.made import IDLE_SECONDS, KINDS, Made, Variety
 
 T = TypeVar("T")
-Kind = Literal["plain", "saving", "stubborn", "leaving", "failing"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-FAILS_WITH: Final = 7
 _SNAPSHOTS: Final = 3
 _GRACE_SECONDS: Final = 1
 _CALL_SECONDS: Final = 240
-
-# A lock that all of a command holds, so that the next attempt sees whether anything of an earlier one lives.
-_BEGIN: Final = r"""
-say() { printf '%s %s %s %s %s %s\n' "$1" "$TIDEGATE_JOB_ID" "$TIDEGATE_ATTEMPT" "$TIDEGATE_SUBMISSION" \
-    "$(date +%s.%N)" "$2" >> "$0"; }
-exec 9>> "$0.$TIDEGATE_JOB_ID"
-flock -n 9 || say overlapped $$
-say began $$
-say found "=$(cat done.txt 2> /dev/null)"
-printf '%s.%s,' "$TIDEGATE_JOB_ID" "$TIDEGATE_ATTEMPT" >> done.txt
-say wrote $$
-"""
-_END: Final = "\nsay ended $$\n"
-_WORK: Final[Mapping[Kind, str]] = {
-    "plain": 'sleep "$1"',
-    "saving": """trap 'say saved $$; exit 0' TERM; sleep "$1" & wait $!""",
-    "stubborn": """trap '' TERM; sleep "$1" """,
-    "leaving": '(setsid sleep 3600 > /dev/null 2>&1 &); sleep "$1"',
-    "failing": 'sleep "$1"',
-}
-"""What each does for as long as its first argument says: one saves what it has, one hears no SIGTERM, one leaves a
-process behind that has run away from its group."""
-
-
-@dataclass(frozen=True)
-class Made:
-    """A job as it was submitted."""
-
-    kind: Kind
-    gpus: int
-    before: tuple[str, ...] = ()
-    """The steps of its pipeline before it."""
-    pipeline: str | None = None
 
 
 class Line(NamedTuple):
@@ -71,7 +36,7 @@ class Line(NamedTuple):
 class Handled:
     """The jobs of one history."""
 
-    def __init__(self, client: Tidegate, ledger: Path, name: str, rng: random.Random) -> None:
+    def __init__(self, client: Tidegate, ledger: Path, name: str, rng: random.Random, variety: Variety) -> None:
         self.name = name
         self.ledger = ledger
         self.made: dict[str, Made] = {}
@@ -79,17 +44,26 @@ class Handled:
         """The steps of each, in their order."""
         self._client = client
         self._rng = rng
+        self._variety = variety
         self._requests = 0
         self._numbers = itertools.count()
         self._snapshots = [self._uploaded(f"{name} {number}\n") for number in range(_SNAPSHOTS)]
 
-    def submit(self, jobs: int, pipelines: int) -> None:
-        """So many of each, of any kind."""
+    @property
+    def desks(self) -> list[str]:
+        """The workstations."""
+        return [job for job, made in self.made.items() if made.is_desk]
+
+    def submit(self, jobs: int, pipelines: int, desks: int = 0) -> None:
+        """So many of each, of any kind; no more workstations than there may be."""
         alone = [self._any() for _ in range(jobs)]
         ids = self._send("/v1/jobs/batch", {"jobs": [self._request(one) for one in alone]})["ids"] if alone else []
         self.made |= dict(zip(ids, alone, strict=True))
         for _ in range(pipelines):
             self._submit_pipeline()
+        for kind in self._rng.sample(self._variety.desks, min(desks, self._variety.most_desks - len(self.desks))):
+            made = Made(kind, self._rng.choice((0, 0, 1)))
+            self.made[self._send("/v1/workstations", self._desk(made))["id"]] = made
 
     def _submit_pipeline(self) -> None:
         given = [self._any() for _ in range(self._rng.choice((2, 2, 3)))]
@@ -99,28 +73,46 @@ class Handled:
         view = self._send("/v1/pipelines", {"name": self.name, "steps": steps})
         ids = tuple(step["job"] for step in view["steps"])
         for number, (job, one) in enumerate(zip(ids, given, strict=True)):
-            self.made[job] = Made(one.kind, one.gpus, ids[:number], view["id"])
+            self.made[job] = replace(one, before=ids[:number], pipeline=view["id"])
         self.pipelines[view["id"]] = ids
 
     def _any(self) -> Made:
-        return Made(self._rng.choice((*KINDS, "plain", "saving")), self._rng.choice((0, 0, 1, 2)))
+        kind = self._rng.choice((*KINDS, "saving", "flaky"))
+        retries = self._rng.choice(self._variety.retries) if kind in ("failing", "flaky") else 0
+        return Made(kind, self._rng.choice((0, 0, 1, 2)), retries)
 
     def _request(self, made: Made) -> dict[str, Any]:
-        seconds = f"{self._rng.choice((0.1, 0.5, 1.0, 2.0)) * self._rng.uniform(0.5, 1.5):.2f}"
-        end = f"{_END}exit {FAILS_WITH if made.kind == 'failing' else 0}\n"
+        seconds = self._rng.choice((0.1, 0.5, 1.0, 2.0)) * self._rng.uniform(0.5, 1.5)
         spec: dict[str, Any] = {
-            "command": ["sh", "-c", f"{_BEGIN}{_WORK[made.kind]}{end}", str(self.ledger), seconds],
+            "command": made.command(str(self.ledger), seconds),
             "gpus": made.gpus,
             "outputs": ["done.txt"],
             "stop_grace_seconds": _GRACE_SECONDS,
             "checkpoint_grace_seconds": _GRACE_SECONDS,
         }
         number = next(self._numbers)
+        return {
+            "name": f"{self.name}-{number}",
+            "spec": spec | self._working_directory(number),
+            "retries": made.retries,
+        }
+
+    def _desk(self, made: Made) -> dict[str, Any]:
+        number = next(self._numbers)
+        asked = {
+            "command": made.command(str(self.ledger), 0),
+            "name": f"{self.name}-{number}",
+            "gpus": made.gpus,
+            "idle_suspend_seconds": IDLE_SECONDS.get(made.kind),
+            "max_lifetime_seconds": made.lifetime_seconds,
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        return given | self._working_directory(number)
+
+    def _working_directory(self, number: int) -> dict[str, str]:
         if number < len(self._snapshots):
-            spec["snapshot"] = self._snapshots[number]  # each is named by a job
-        elif self._rng.random() < 0.6:
-            spec["snapshot"] = self._rng.choice(self._snapshots)
-        return {"name": f"{self.name}-{number}", "spec": spec}
+            return {"snapshot": self._snapshots[number]}  # each is named by a job
+        return {"snapshot": self._rng.choice(self._snapshots)} if self._rng.random() < 0.6 else {}
 
     def _send(self, path: str, body: Mapping[str, Any]) -> Any:
         self._requests += 1

@@ -5,25 +5,33 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from shared.lifecycle.reasons import EndReason
 from shared.runtime.failpoints import POINTS
 from tests.chaos import cleared, runs
+from tests.chaos.admins import got_round
 from tests.chaos.answers import untrue_answers
+from tests.chaos.desks import wrong_at_desks
+from tests.chaos.ending import last_wish
+from tests.chaos.ends import lost, untrue_ends
 from tests.chaos.handled import Handled
+from tests.chaos.made import ANYTHING, NOTHING_SLOW
 from tests.chaos.orders import Campaign, Fault, random_faults
-from tests.chaos.person import Person, Verb, plan
+from tests.chaos.person import Ask, Person, plan
+from tests.chaos.retried import Retrying
 from tests.chaos.stand import Stand
 from tests.chaos.storm import FAULT_SECONDS, SETTLE_SECONDS, History
-from tests.chaos.versions import folds_to_something_else, versions
+from tests.chaos.versions import folds_to_something_else, shown_otherwise, versions
 
 JOBS: Final = 7
 PIPELINES: Final = 2
+DESKS_AT_FIRST: Final = 2
 MOVES: Final = 30
 _MORE_JOBS: Final = 3
 _MORE_MOVES: Final = 10
@@ -38,23 +46,26 @@ _number = itertools.count(1)
 class Handling(History):
     """What happened in one."""
 
-    commands: int = 0
-    effective: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
-        return super().told() | {"commands": self.commands}
+        return {**super().told(), "counts": dict(self.counts)}
 
     def __str__(self) -> str:
-        return f"{self.commands} commands, {self.effective} of them in the logs; {super().__str__()}"
+        return f"{', '.join(f'{count} {what}' for what, count in self.counts.items())}; {super().__str__()}"
 
 
-def happen(stand: Stand, seed: int, ledger: Path, faults: Sequence[Fault] | None = None) -> Handling:
-    """Run the history of a seed, with the faults that are given or those that the seed makes. Never raises for what it
-    finds: that is in its complaint."""
+def happen(
+    stand: Stand, seed: int, ledger: Path, faults: Sequence[Fault] | None = None, *, brief: bool = False
+) -> Handling:
+    """Run the history of a seed, with the faults that are given or those that the seed makes; where it is to be
+    `brief`, without what takes its time. Never raises for what it finds: that is in its complaint."""
     rng = random.Random(seed)
     faults = random_faults(rng) if faults is None else list(faults)
     begun = time.monotonic()
-    history = _Going(stand, ledger, f"p{next(_number)}-{seed:x}", rng, faults)
+    variety = NOTHING_SLOW if brief else ANYTHING
+    handled = Handled(stand.patient(), ledger, f"p{next(_number)}-{seed:x}", rng, variety)
+    history = _Going(stand, handled, rng, faults)
     complaint = None
     try:
         history.run()
@@ -64,18 +75,17 @@ def happen(stand: Stand, seed: int, ledger: Path, faults: Sequence[Fault] | None
         history.end()
     seconds = time.monotonic() - begun
     done = tuple(history.campaign.done)
-    tries = history.person.tries
-    return Handling(seed, done, len(history.handled.made), seconds, complaint, len(tries), history.effective)
+    return Handling(seed, done, len(history.handled.made), seconds, complaint, history.counts)
 
 
 class _Going:
     """A history under way."""
 
-    def __init__(self, stand: Stand, ledger: Path, name: str, rng: random.Random, faults: Sequence[Fault]) -> None:
+    def __init__(self, stand: Stand, handled: Handled, rng: random.Random, faults: Sequence[Fault]) -> None:
         self.campaign = Campaign(stand.orders, faults)
-        self.handled = Handled(stand.patient(), ledger, name, rng)
-        self.person = Person(stand.patient, self.handled)
-        self.effective = 0
+        self.handled = handled
+        self.person = Person(stand, self.handled)
+        self.counts: dict[str, int] = {}
         self._stand = stand
         self._rng = rng
         self._moves = plan(rng, MOVES)
@@ -83,7 +93,7 @@ class _Going:
 
     def run(self) -> None:
         """All of it, and what is found at the end of each part."""
-        self.handled.submit(JOBS, PIPELINES)
+        self.handled.submit(JOBS, PIPELINES, DESKS_AT_FIRST)
         self.campaign.begin()
         self._handle()
         self._let_end()
@@ -127,7 +137,7 @@ class _Going:
             self.campaign.step()
             now = time.monotonic()
             if self.campaign.waits_for and now - submitted > _MORE_SECONDS and len(self.handled.made) < _MOST_JOBS:
-                self.handled.submit(_MORE_JOBS, 1)
+                self.handled.submit(_MORE_JOBS, 1, 1)
                 submitted = now
             if now - looked > _LOOK_SECONDS:
                 _none(cleared.alive_too_long(self._stand, self.handled))
@@ -137,21 +147,17 @@ class _Going:
             time.sleep(0.02)
 
     def _let_end(self) -> None:
-        """Whoever is paused is resumed or stopped, whoever is held is released, until every job has ended and nothing
-        is open."""
+        """The person asks for what is needed, until every job has ended and nothing is open."""
 
         def rest() -> list[str]:
             rows = cleared.states(self._stand, self.handled)
             for job, row in rows.items():
-                verb: Verb | None = None
-                if row["state"] == "PAUSED":
-                    verb = "resume" if self._rng.random() < 0.7 else "stop"
-                elif row["state"] == "QUEUED" and row["held"]:
-                    verb = "release"
-                if verb is not None:
-                    (answer,) = self.person.ask_at_once([(verb, job)])
-                    if answer.status == httpx.codes.CONFLICT and verb == "resume":
-                        self.person.ask_at_once([("stop", job)])
+                ask = last_wish(self.handled.made[job], row, self._rng)
+                if ask is not None:
+                    (answer,) = self.person.ask_at_once([ask])
+                    if answer.status == httpx.codes.CONFLICT and ask.verb == "resume":
+                        self.person.ask_at_once([Ask("stop", job)])
+            _none(cleared.alive_too_long(self._stand, self.handled))
             paused = [f"{job} is PAUSED" for job, row in rows.items() if row["state"] == "PAUSED"]
             return [*paused, *cleared.still_open(self._stand, self.handled)]
 
@@ -160,16 +166,24 @@ class _Going:
     def _judge_settled(self) -> None:
         stand, handled = self._stand, self.handled
         told = versions(stand, list(handled.made))
-        self.effective = sum(len(one.asked) for one in told.values())
         lines, ends = handled.lines(), runs.Ends.read(stand, handled)
         costly = sum(POINTS[fault.point].costs_the_run for fault in self.campaign.done)
-        casualties = runs.without_an_end(lines, ends) | runs.lost(told)
+        casualties = runs.without_an_end(lines, ends) | lost(told)
         wrong = [f"{job} is lost" for job in handled.made if job not in told]
         wrong += [what for one in told.values() for what in one.wrong]
         wrong += folds_to_something_else(stand, told)
         wrong += [*ends.twice, *runs.ran_once(lines), *runs.in_order(lines, ends)]
         wrong += runs.found_what_was_written(handled, lines, casualties)
-        wrong += runs.untrue_ends(handled, told, lines, casualties)
+        wrong += untrue_ends(handled, told, lines, casualties)
+        wrong += [*got_round(told), *wrong_at_desks(handled, told, lines, ends, casualties)]
+        retrying = Retrying(handled, lines, ends, stand.infrastructure_retries)
+        wrong += retrying.wrong(told)
+        self.counts = {
+            "workstations": len(handled.desks),
+            "suspended by policy": sum(len(one.suspended) for one in told.values()),
+            "tried again by themselves": retrying.count[EndReason.EXIT_NONZERO],
+            "tried again that were lost": retrying.count[EndReason.LOST],
+        }
         if len(casualties) > costly:
             wrong.append(f"{len(casualties)} attempts have no end, and {costly} supervisors were killed: {casualties}")
         wrong += cleared.dead_letters(stand)
@@ -178,15 +192,20 @@ class _Going:
 
     def _delete_all(self) -> None:
         for job in sorted(cleared.states(self._stand, self.handled), reverse=True):  # the later step goes first
-            (answer,) = self.person.ask_at_once([("delete", job)])
+            (answer,) = self.person.ask_at_once([Ask("delete", job)])
             assert answer.status == httpx.codes.NO_CONTENT, f"a job that has ended cannot be deleted: {answer}"
 
     def _judge_deleted(self) -> None:
         stand, handled = self._stand, self.handled
         self._until_nothing(lambda: [*cleared.left_behind(stand, handled), *cleared.still_open(stand, handled)])
         told = versions(stand, list(handled.made))
-        self.effective = sum(len(one.asked) for one in told.values())
+        self.counts |= {
+            "requests": len(self.person.tries),
+            "by an admin": sum(one.admin for one in self.person.tries),
+            "commands in the logs": sum(len(one.asked) for one in told.values()),
+        }
         wrong = [what for one in told.values() for what in one.wrong]
+        wrong += shown_otherwise(stand, told)
         wrong += untrue_answers(self.person.tries, told, handled.pipelines)
         wrong += runs.ran_once(handled.lines())
         wrong += cleared.dead_letters(stand)

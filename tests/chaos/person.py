@@ -1,21 +1,26 @@
-"""A person who does random things to jobs and pipelines, at times two at once, and keeps every answer."""
+"""A user and an admin who do random things to jobs, pipelines and workstations, at times two at once, and keep every
+answer."""
 
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import httpx
 
 from shared.client.client import Tidegate
 from shared.client.errors import NoServer, Refused, Unavailable
 from tests.chaos.handled import Handled, patiently
+from tests.chaos.stand import Stand
 
-Verb = Literal["stop", "pause", "resume", "retry", "hold", "release", "delete"]
-VERBS: Final[tuple[Verb, ...]] = ("stop", "pause", "resume", "retry", "hold", "release", "delete")
+Verb = Literal["stop", "pause", "resume", "retry", "hold", "release", "delete", "snooze"]
+VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
+TELL_AN_ADMIN: Final = ("pause", "resume", "hold", "release")
+"""What the log keeps apart from a user's, where an admin asks for it."""
+SNOOZE_SECONDS: Final = 60
 _OF_PIPELINES: Final[tuple[Verb, ...]] = ("stop", "pause", "resume", "retry")
 _OPPOSITES: Final[Mapping[Verb, Sequence[Verb]]] = {
     "stop": ("resume", "pause", "retry"),
@@ -25,10 +30,12 @@ _OPPOSITES: Final[Mapping[Verb, Sequence[Verb]]] = {
     "hold": ("release", "stop"),
     "release": ("hold", "pause"),
     "delete": ("retry", "resume", "stop"),
+    "snooze": ("pause", "stop"),
 }
 _WEIGHTS: Final[Mapping[Verb, int]] = {
-    "stop": 3, "pause": 5, "resume": 5, "retry": 4, "hold": 2, "release": 2, "delete": 1,
+    "stop": 3, "pause": 5, "resume": 5, "retry": 4, "hold": 2, "release": 2, "delete": 1, "snooze": 1,
 }  # fmt: skip
+_OF_DESKS: Final[Mapping[Verb, str]] = {"stop": "stop", "pause": "suspend", "resume": "resume", "snooze": "snooze"}
 _ANSWER_SECONDS: Final = 240
 
 
@@ -45,6 +52,9 @@ class Move:
     anything: bool
     """Or one of what the target says is allowed."""
     pipeline: bool
+    desk: bool
+    admin: tuple[bool, bool]
+    """Whether each hand's request is the admin's."""
     twice: Literal["no", "same", "opposite", "step"]
     force: bool
 
@@ -59,11 +69,21 @@ def plan(rng: random.Random, moves: int) -> list[Move]:
             choice=rng.random(),
             anything=rng.random() < 0.25,
             pipeline=rng.random() < 0.3,
+            desk=rng.random() < 0.2,
+            admin=(rng.random() < 0.35, rng.random() < 0.35),
             twice=rng.choice(("no", "no", "no", "same", "opposite", "step")),
             force=rng.random() < 0.3,
         )
         for _ in range(moves)
     ]
+
+
+class Ask(NamedTuple):
+    """A request to be made."""
+
+    verb: Verb
+    target: str
+    admin: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +92,7 @@ class Try:
 
     verb: Verb
     target: str
+    admin: bool
     force: bool
     sent: float
     answered: float
@@ -79,100 +100,125 @@ class Try:
     detail: str = ""
     view: Mapping[str, Any] | None = field(default=None, repr=False)
 
+    @property
+    def by_admin(self) -> bool:
+        """As the log tells it."""
+        return self.admin and self.verb in TELL_AN_ADMIN
+
+
+class _Hand(NamedTuple):
+    """The clients of one of two who ask at once."""
+
+    user: Tidegate
+    admin: Tidegate
+
 
 class Person:
-    """Does what it is told and keeps its `tries`. Each of its two hands has a client of its own."""
+    """Does what it is told and keeps its `tries`. Each of its two hands has clients of its own."""
 
-    def __init__(self, client: Callable[[], Tidegate], handled: Handled) -> None:
+    def __init__(self, stand: Stand, handled: Handled) -> None:
         self.tries: list[Try] = []
         self._handled = handled
-        self._clients = (client(), client())
-        self._hands = ThreadPoolExecutor(len(self._clients))
+        self._hands = [_Hand(stand.patient(), stand.patient(admin=True)) for _ in range(2)]
+        self._threads = ThreadPoolExecutor(len(self._hands))
 
     def close(self) -> None:
         """Once nothing is asked any more."""
-        self._hands.shutdown()
-        for client in self._clients:
+        self._threads.shutdown()
+        for client in (client for hand in self._hands for client in hand):
             client.__exit__(None, None, None)
 
     def make(self, move: Move) -> None:
         """Wait, look at the target, and ask; with the other hand at the same moment where the move says so."""
         time.sleep(move.seconds)
         of_pipeline = move.pipeline and bool(self._handled.pipelines)
-        targets = sorted(self._handled.pipelines) if of_pipeline else self._jobs(move.state)
+        targets = sorted(self._handled.pipelines) if of_pipeline else self._jobs(move)
         target = targets[int(move.target * len(targets))]
-        verb = self._verb(move, target, of_pipeline)
-        asked = [(verb, target)]
+        first, second = move.admin
+        verbs = self._verbs(target)
+        verb = self._verb(move, verbs, target)
+        asked = [Ask(verb, target, first)]
         if move.twice == "same":
-            asked.append((verb, target))
+            asked.append(Ask(verb, target, second))
         elif move.twice == "opposite" or (move.twice == "step" and not of_pipeline):
-            other = [one for one in _OPPOSITES[verb] if not of_pipeline or one in _OF_PIPELINES]
-            asked.append((other[int(move.target * 1000) % len(other)], target))
+            other = [one for one in _OPPOSITES[verb] if one in verbs]
+            asked.append(Ask(other[int(move.target * 1000) % len(other)], target, second))
         elif move.twice == "step":
             steps = self._handled.pipelines[target]
-            asked.append((verb, steps[int(move.choice * 1000) % len(steps)]))
+            asked.append(Ask(verb, steps[int(move.choice * 1000) % len(steps)], second))
         self.ask_at_once(asked, force=move.force)
 
-    def _jobs(self, state: str | None) -> list[str]:
-        if state is not None:
-            found = patiently(lambda: self._clients[0].call("GET", "/v1/jobs", params={"state": state, "limit": 100}))
+    def _jobs(self, move: Move) -> list[str]:
+        if move.desk and self._handled.desks:
+            return sorted(self._handled.desks)
+        if move.state is not None:
+            params = {"state": move.state, "limit": 100}
+            found = patiently(lambda: self._hands[0].user.call("GET", "/v1/jobs", params=params))
             there = sorted(job["id"] for job in found["items"] if job["id"] in self._handled.made)
             if there:
                 return there
         return sorted(self._handled.made)
 
-    def _verb(self, move: Move, target: str, of_pipeline: bool) -> Verb:
-        verbs = [verb for verb in (_OF_PIPELINES if of_pipeline else VERBS) for _ in range(_WEIGHTS[verb])]
-        if not move.anything:
-            allowed = self._allowed(target)
-            verbs = [verb for verb in verbs if verb in allowed] or verbs
-        return verbs[int(move.choice * len(verbs))]
+    def _verbs(self, target: str) -> Sequence[Verb]:
+        if target in self._handled.pipelines:
+            return _OF_PIPELINES
+        return VERBS if self._handled.made[target].is_desk else [verb for verb in VERBS if verb != "snooze"]
 
-    def _allowed(self, target: str) -> set[str]:
+    def _verb(self, move: Move, verbs: Sequence[Verb], target: str) -> Verb:
+        weighed = [verb for verb in verbs for _ in range(_WEIGHTS[verb])]
+        if not move.anything:
+            allowed = self._allowed(target, admin=move.admin[0])
+            weighed = [verb for verb in weighed if verb in allowed] or weighed
+        return weighed[int(move.choice * len(weighed))]
+
+    def _allowed(self, target: str, *, admin: bool) -> set[str]:
+        client = self._hands[0].admin if admin else self._hands[0].user
         try:
-            view = patiently(lambda: self._clients[0].call("GET", _path(target)))
+            view = patiently(lambda: client.call("GET", self._path(target)))
         except Refused:
             return set()  # it was deleted
-        return {name for name, action in view["actions"].items() if action["allowed"]}
+        return {name for name, action in view["actions"].items() if action["allowed"]} | {"snooze"}
 
-    def ask_at_once(self, asked: Sequence[tuple[Verb, str]], *, force: bool = False) -> list[Try]:
+    def ask_at_once(self, asked: Sequence[Ask], *, force: bool = False) -> list[Try]:
         """One or two requests, sent in the same moment and made again until each is answered: the answers."""
         together = threading.Barrier(len(asked))
 
-        def one(client: Tidegate, verb: Verb, target: str) -> Try:
+        def one(hand: _Hand, ask: Ask) -> Try:
             together.wait()
-            return self._asked(client, verb, target, force)
+            return self._asked(hand.admin if ask.admin else hand.user, ask, force and ask.verb in ("stop", "retry"))
 
-        clients = self._clients[: len(asked)]
-        hands = [
-            self._hands.submit(one, client, verb, target) for client, (verb, target) in zip(clients, asked, strict=True)
-        ]
-        return [hand.result() for hand in hands]
+        hands = self._hands[: len(asked)]
+        running = [self._threads.submit(one, hand, ask) for hand, ask in zip(hands, asked, strict=True)]
+        return [thread.result() for thread in running]
 
-    def _asked(self, client: Tidegate, verb: Verb, target: str, force: bool) -> Try:
+    def _asked(self, client: Tidegate, ask: Ask, force: bool) -> Try:
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
-            done = _tried(client, verb, target, force and verb in ("stop", "retry"))
+            done = self._tried(client, ask, force)
             self.tries.append(done)
             if done.status is not None:
                 return done
             assert time.monotonic() < deadline, f"no api answered in {_ANSWER_SECONDS} s: {done}"
             time.sleep(0.05)
 
+    def _tried(self, client: Tidegate, ask: Ask, force: bool) -> Try:
+        sent = time.time()
+        try:
+            if ask.verb == "delete":
+                client.call("DELETE", self._path(ask.target))
+                return Try(*ask, force, sent, time.time(), httpx.codes.NO_CONTENT)
+            body: dict[str, Any] = {"seconds": SNOOZE_SECONDS} if ask.verb == "snooze" else {}
+            view = client.call("POST", self._path(ask.target, ask.verb), json=body | ({"force": True} if force else {}))
+            return Try(*ask, force, sent, time.time(), httpx.codes.OK, view=view)
+        except (NoServer, Unavailable) as error:
+            return Try(*ask, force, sent, float("inf"), None, str(error))
+        except Refused as refused:
+            return Try(*ask, force, sent, time.time(), refused.status, refused.detail)
 
-def _tried(client: Tidegate, verb: Verb, target: str, force: bool) -> Try:
-    sent = time.time()
-    try:
-        if verb == "delete":
-            client.call("DELETE", _path(target))
-            return Try(verb, target, force, sent, time.time(), httpx.codes.NO_CONTENT)
-        view = client.call("POST", f"{_path(target)}/{verb}", json={"force": True} if force else {})
-        return Try(verb, target, force, sent, time.time(), httpx.codes.OK, view=view)
-    except (NoServer, Unavailable) as error:
-        return Try(verb, target, force, sent, float("inf"), None, str(error))
-    except Refused as refused:
-        return Try(verb, target, force, sent, time.time(), refused.status, refused.detail)
-
-
-def _path(target: str) -> str:
-    return f"/v1/{'pipelines' if target.startswith('p') else 'jobs'}/{target}"
+    def _path(self, target: str, verb: Verb | None = None) -> str:
+        """A workstation is asked by routes of its own where there are any."""
+        if target in self._handled.pipelines:
+            return f"/v1/pipelines/{target}" + (f"/{verb}" if verb else "")
+        if self._handled.made[target].is_desk and verb is not None and verb in _OF_DESKS:
+            return f"/v1/workstations/{target}/{_OF_DESKS[verb]}"
+        return f"/v1/jobs/{target}" + (f"/{verb}" if verb else "")

@@ -20,6 +20,10 @@ def lines(histories: Sequence[dict[str, Any]]) -> list[str]:
         table.append(f"{service:<12}{distinct:>8}{faults[service, 'kill']:>8}{faults[service, 'stop']:>8}")
     kills, freezes = (sum(n for (_, word), n in faults.items() if word == one) for one in ("kill", "stop"))
     table.append(f"{'all':<12}{len(places):>8}{kills:>8}{freezes:>8}")
+    counts: Counter[str] = Counter()
+    for history in histories:
+        counts.update(history.get("counts", {}))
+    table += [", ".join(f"{count} {what}" for what, count in counts.items())] if counts else []
     jobs, seconds = (sum(history[key] for history in histories) for key in ("jobs", "seconds"))
     wrong = [str(history["seed"]) for history in histories if not history["right"]]
     ending = f"seeds that went wrong: {', '.join(wrong)}" if wrong else "all right"

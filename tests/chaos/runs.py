@@ -8,13 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from shared.backends.local import layout
-from shared.lifecycle.reasons import EndReason
-from shared.lifecycle.record import JobRecord
-from shared.lifecycle.states import State
 from tests.chaos.handled import Handled, Line
 from tests.chaos.remains import added_up
 from tests.chaos.stand import Stand
-from tests.chaos.versions import Versions
 
 _SEGMENTS: Final = """
 SELECT job, attempt, submission, restart, gpu_milliseconds, ended_at, started_at, gpus
@@ -43,6 +39,14 @@ class Ends:
                         twice.append(f"{record['submission']} has two exit records")
                     of[record["submission"]] = record
         return cls(of, twice)
+
+    def milliseconds(self) -> dict[Attempt, int]:
+        """How long each attempt's command was up."""
+        up: dict[Attempt, int] = defaultdict(int)
+        for record in self.of.values():
+            span = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["started_at"])
+            up[record["job"], record["attempt"]] += round(span.total_seconds() * 1000)
+        return up
 
 
 def ran_once(lines: Iterable[Line]) -> Iterator[str]:
@@ -101,47 +105,6 @@ def found_what_was_written(handled: Handled, lines: Iterable[Line], casualties: 
             wrote[line.job].append(f"{line.job}.{line.attempt}")
 
 
-def untrue_ends(
-    handled: Handled, told: Mapping[str, Versions], lines: Iterable[Line], casualties: set[Attempt]
-) -> Iterator[str]:
-    """Ends and pauses that are not what the command did, or what was asked."""
-    words = {(line.job, line.attempt, line.word) for line in lines}
-    for job, versions in told.items():
-        before: JobRecord | None = None
-        for record in (version.record for version in versions.all):
-            entered = before is not None and record.state != before.state
-            before = record
-            if not entered or (job, record.attempt) in casualties:
-                continue
-            ended = (job, record.attempt, "ended") in words
-            asked = versions.pauses_and_stops(record.attempt)
-            fails = handled.made[job].kind == "failing"
-            match record.state:
-                case State.SUCCEEDED:
-                    saved = (job, record.attempt, "saved") in words
-                    right = (ended or (saved and bool(asked))) and not fails
-                case State.FAILED:
-                    right = ended and fails and record.end_reason is EndReason.EXIT_NONZERO
-                    right = right or record.end_reason is EndReason.LOST
-                case State.STOPPED:
-                    right = "stop" in asked or record.end_reason is EndReason.UPSTREAM_FAILED
-                case State.PAUSED:
-                    right = "pause" in asked
-                case _:
-                    right = True
-            if not right:
-                yield (
-                    f"{job} ({handled.made[job].kind}), attempt {record.attempt}, is {record.state} "
-                    f"({record.message}), asked were {sorted(asked)}, its command came to its end: {ended}"
-                )
-
-
-def lost(told: Mapping[str, Versions]) -> set[Attempt]:
-    """Attempts of which nobody can say how they ended."""
-    records = (version.record for versions in told.values() for version in versions.all)
-    return {(record.id, record.attempt) for record in records if record.end_reason is EndReason.LOST}
-
-
 def metered_as_it_ran(stand: Stand, handled: Handled, ends: Ends, casualties: set[Attempt]) -> Iterator[str]:
     """Each segment is closed and is what the runner has measured, and the lines of the stream add up to the same."""
     (segments,) = stand.rows((_SEGMENTS, list(handled.made)))
@@ -150,11 +113,9 @@ def metered_as_it_ran(stand: Stand, handled: Handled, ends: Ends, casualties: se
     for job in handled.made:
         if kept[job] != told[job]:
             yield f"{job} has segments of {kept[job]} GPU ms, and lines of {told[job]}"
-    measured: dict[Attempt, int] = defaultdict(int)
-    for record in ends.of.values():
-        span = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["started_at"])
-        gpus = handled.made[record["job"]].gpus
-        measured[record["job"], record["attempt"]] += round(span.total_seconds() * 1000) * gpus
+    measured = {
+        attempt: milliseconds * handled.made[attempt[0]].gpus for attempt, milliseconds in ends.milliseconds().items()
+    }
     metered: dict[Attempt, int] = defaultdict(int)
     for row in segments:
         metered[row["job"], row["attempt"]] += row["gpu_milliseconds"] or 0
@@ -164,8 +125,8 @@ def metered_as_it_ran(stand: Stand, handled: Handled, ends: Ends, casualties: se
         if row["started_at"] is not None and row["submission"] not in ends.of and not is_casualty:
             yield f"the segment {row['submission']} of {row['job']} was metered, and the runner knows of no run"
     for job, attempt in sorted({*measured, *metered} - casualties):
-        if measured[job, attempt] != metered[job, attempt]:
+        if measured.get((job, attempt), 0) != metered[job, attempt]:
             yield (
-                f"attempt {attempt} of {job} held GPUs for {measured[job, attempt]} ms, "
+                f"attempt {attempt} of {job} held GPUs for {measured.get((job, attempt), 0)} ms, "
                 f"and {metered[job, attempt]} were metered"
             )

@@ -12,7 +12,10 @@ from typing import Any, TypeVar
 
 import asyncpg
 import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from infra.embedded.home import Home
 from infra.embedded.options import Options
@@ -21,7 +24,7 @@ from infra.embedded.state import Entry, State
 from infra.nats.permissions import ADMIN
 from shared.client.client import Tidegate
 from shared.client.endpoint import Endpoint
-from shared.contracts.subjects import SERVICES
+from shared.contracts.subjects import SERVICES, job_subject
 from shared.contracts.usage import UsageLine, decode_line
 from shared.runtime.failpoints import FOLDER
 from tests.chaos.orders import Orders
@@ -34,6 +37,7 @@ GPUS = 8
 _READY_SECONDS = 300
 _LOST_AFTER_SECONDS = 15
 _AWAY_SECONDS = 120
+_AT_ONCE = 500
 _AWAY = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -52,9 +56,13 @@ class Stand(Stack):
     gpus: int = GPUS
     slots: int = SLOTS
     replicas: int = REPLICAS
+    infrastructure_retries: int = 0
+    """How often what is lost is tried again. None: it stays lost, so each job's runs are counted."""
     supervisor: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     usage_read: int = field(default=0, repr=False)
     """The last number of the stream USAGE that was read; whoever takes the stream back sets it back."""
+    events_read: int = field(default=0, repr=False)
+    """The same of the stream JOBS."""
     _usage: dict[str, UsageLine] = field(default_factory=dict, repr=False)
 
     @property
@@ -73,7 +81,7 @@ class Stand(Stack):
         settings = {
             FOLDER: str(self.orders.folder),
             "TIDEGATE_LOST_AFTER_SECONDS": str(_LOST_AFTER_SECONDS),
-            "TIDEGATE_INFRASTRUCTURE_RETRY_BUDGET": "0",  # what is lost stays so: each job's runs are counted
+            "TIDEGATE_INFRASTRUCTURE_RETRY_BUDGET": str(self.infrastructure_retries),
         }
         with open(self.home / "supervisor.out", "ab") as output:
             self.supervisor = subprocess.Popen(
@@ -118,11 +126,37 @@ class Stand(Stack):
         self._patiently(lambda: asyncio.run(self._read_usage()))
         return list(self._usage.values())
 
-    async def _read_usage(self) -> None:
+    def events_shown(self) -> list[Msg]:
+        """The events of jobs as their subscribers got them since this was asked last, in the order of the stream."""
+        return self._patiently(lambda: asyncio.run(self._read_events()))
+
+    async def _read_events(self) -> list[Msg]:
+        connection = await self._broker()
+        read: list[Msg] = []
+        try:
+            streams = connection.jetstream()
+            last = (await streams.stream_info("JOBS")).state.last_seq
+            first = ConsumerConfig(
+                deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                opt_start_seq=self.events_read + 1,
+                ack_policy=AckPolicy.NONE,
+            )
+            reader = await streams.pull_subscribe(job_subject("*", "*"), stream="JOBS", config=first)
+            while self.events_read + len(read) < last:
+                read += await reader.fetch(_AT_ONCE, timeout=_PATIENCE_SECONDS)
+        finally:
+            await connection.close()
+        self.events_read += len(read)
+        return read
+
+    async def _broker(self) -> Client:
         password = self.place.secret(f"{ADMIN}.nats.password")
-        connection = await nats.connect(
+        return await nats.connect(
             self.endpoint["nats_url"], user=ADMIN, password=password, inbox_prefix=f"_INBOX_{ADMIN}"
         )
+
+    async def _read_usage(self) -> None:
+        connection = await self._broker()
         try:
             streams = connection.jetstream()
             last = (await streams.stream_info("USAGE")).state.last_seq

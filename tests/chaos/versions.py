@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from services.api.domain import replay
@@ -32,10 +33,12 @@ _SAME: Final = (
 
 @dataclass(frozen=True)
 class Version:
-    """A record and the moment in which it was decided, before it was committed."""
+    """A record, the moment in which it was decided, before it was committed, and the name of its event."""
 
     record: JobRecord
     since: float
+    event: str
+    """As it was told."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,18 @@ class Asked:
 
     verb: str
     force: bool
+    by_admin: bool
+    at: float
+    version: int
+    until: float | None = None
+    """Of a snooze."""
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """A suspension by policy in the log: of which attempt, when it was asked for, and which version it made."""
+
+    attempt: int
     at: float
     version: int
 
@@ -54,6 +69,7 @@ class Versions:
     def __init__(self, rows: Sequence[Any]) -> None:
         self.all: list[Version] = []
         self.asked: list[Asked] = []
+        self.suspended: list[Suspended] = []
         self.wrong: list[str] = []
         record = first = decode_event(rows[0]["body"]).job
         for number, row in enumerate(rows):
@@ -63,9 +79,15 @@ class Versions:
             self.wrong += [f"{first.id}: version {row['seq']}: {what}" for what in _differences(record, row)]
             for one in inputs:
                 if one["kind"] in VERBS:
-                    at = row["at"].fromisoformat(one["at"]).timestamp()
-                    self.asked.append(Asked(one["kind"], bool(one.get("force")), at, number))
-            self.all.append(Version(record, row["at"].timestamp()))
+                    self.asked.append(_asked(one, number))
+                elif one["kind"] == "policy_pause":
+                    self.suspended.append(Suspended(one["attempt"], _moment(one["at"]), number))
+            self.all.append(Version(record, row["at"].timestamp(), row["type"]))
+
+    @property
+    def told(self) -> list[tuple[int, int, str]]:
+        """Its events, as epoch, number and name."""
+        return [(version.record.epoch, version.record.seq, version.event) for version in self.all]
 
     @property
     def last(self) -> JobRecord:
@@ -84,9 +106,15 @@ class Versions:
         """Whether somebody was told so before that."""
         return any(version.record.deleted and version.since <= moment for version in self.all)
 
-    def pauses_and_stops(self, attempt: int) -> set[str]:
-        """What was asked of an attempt."""
-        return {one.verb for one in self.asked if self.all[one.version].record.attempt == attempt} & {"stop", "pause"}
+    def asked_of(self, attempt: int, *, until: int | None = None) -> list[Asked]:
+        """The pauses and stops of an attempt, all or until a version."""
+        last = len(self.all) if until is None else until
+        there = [one for one in self.asked if one.verb in ("stop", "pause") and one.version <= last]
+        return [one for one in there if self.all[one.version].record.attempt == attempt]
+
+    def suspended_in(self, attempt: int) -> bool:
+        """Whether a policy has paused that attempt."""
+        return any(one.attempt == attempt for one in self.suspended)
 
 
 def versions(stand: Stand, jobs: Sequence[str]) -> dict[str, Versions]:
@@ -98,6 +126,19 @@ def versions(stand: Stand, jobs: Sequence[str]) -> dict[str, Versions]:
     return {job: Versions(of_job[job]) for job in jobs if job in of_job}
 
 
+def shown_otherwise(stand: Stand, told: dict[str, Versions]) -> Iterator[str]:
+    """Jobs of which subscribers were shown anything but what the log has, or in another order; one event may be shown
+    again."""
+    shown: dict[str, dict[tuple[int, int, str], None]] = defaultdict(dict)
+    for message in stand.events_shown():
+        record = decode_event(message.data).job
+        shown[record.id][record.epoch, record.seq, message.subject.rpartition(".")[2]] = None
+    for job, versions in told.items():
+        if list(shown[job]) != versions.told:
+            others = sorted(set(shown[job]) ^ set(versions.told))
+            yield f"{job}: subscribers were shown {len(shown[job])} events, its log has {len(versions.told)}: {others}"
+
+
 def folds_to_something_else(stand: Stand, told: dict[str, Versions]) -> Iterator[str]:
     """Records that are not what their logs give, field by field."""
     (records,) = stand.rows((_RECORDS, list(told)))
@@ -106,6 +147,16 @@ def folds_to_something_else(stand: Stand, told: dict[str, Versions]) -> Iterator
         for name in record:
             if folded[name] != record[name]:
                 yield f"{row['id']}: its log gives {name} as {folded[name]!r}, and the record has {record[name]!r}"
+
+
+def _asked(given: dict[str, Any], number: int) -> Asked:
+    force, by_admin = bool(given.get("force")), bool(given.get("by_admin"))
+    until = _moment(given["until"]) if "until" in given else None
+    return Asked(given["kind"], force, by_admin, _moment(given["at"]), number, until)
+
+
+def _moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _differences(record: JobRecord, row: Any) -> Iterator[str]:
