@@ -15,8 +15,9 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The controller (or sbatch, before it asked) said no, in its own `sentence`: there is no job.
+    """The controller (or sbatch, before it asked) said no, in its own `sentence`: nothing will run.
 
+    One of word `size` may be left in the queue for a while, as a job that FAILED with reason BadConstraints.
     `word` is one of `refusals.REFUSALS`; `passing`: the same order may be taken later.
     """
 
