@@ -64,6 +64,13 @@ def register(
         """Blobs that nobody names, which no request has removed."""
         await stored.remove()
 
+    @service.every(600)
+    async def forget_snapshots() -> None:
+        """Those that no job has named."""
+        forgotten = await stored.forget()
+        if forgotten:
+            service.log.info("snapshots that no job named are forgotten", count=forgotten)
+
     @service.every(PAGE_SECONDS)
     async def tell_again() -> None:
         """Every open job, where that is asked for."""

@@ -1,7 +1,9 @@
-"""What a tenant has stored, specs and snapshots, goes when the last job that names it is deleted.
+"""What a tenant has stored, specs and snapshots, goes when the last job that names it is deleted; a snapshot that no
+job has named goes a day after it was sent or asked for.
 
-A blob has a name of its own for each upload. It is on the list of removals until something names it, and once nothing
-does: whoever is late with removing it takes away what nobody names. No transaction waits for the blob store.
+A blob has a name of its own for each upload. It is on the list of removals until it is remembered as a snapshot, and
+once that is forgotten: whoever is late with removing it takes away what nobody names. No transaction waits for the blob
+store.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ from shared.runtime.database import Database, Tx
 from shared.runtime.logs import Log
 
 UPLOAD_HOURS: Final = 24
+UNNAMED_HOURS: Final = 24
 _AT_ONCE: Final = 100
 _PATIENCE_SECONDS: Final = 30.0
 
@@ -31,15 +34,15 @@ SNAPSHOTS: Final = "SELECT digest FROM snapshots WHERE tenant = $1 AND digest = 
 
 # The blob's name is that of the upload; before uploads had one, it was made of the digest alone.
 NAME: Final = "coalesce(snapshots.key, snapshots.tenant || '/snapshots/' || substr(snapshots.digest, 8) || '.tar.gz')"
+A_JOB_NAMES_IT: Final = """EXISTS (
+    SELECT FROM specs AS other JOIN jobs ON (jobs.tenant, jobs.spec_digest) = (other.tenant, other.digest)
+    WHERE other.tenant = snapshots.tenant AND other.spec ->> 'snapshot' = snapshots.digest
+)"""
 UNUSED_SNAPSHOT: Final = f"""
 WITH unused AS (
     DELETE FROM snapshots USING specs AS spec
     WHERE spec.tenant = $1 AND spec.digest = $2
-        AND snapshots.tenant = $1 AND snapshots.digest = spec.spec ->> 'snapshot'
-        AND NOT EXISTS (
-            SELECT FROM specs AS other JOIN jobs ON (jobs.tenant, jobs.spec_digest) = (other.tenant, other.digest)
-            WHERE other.tenant = $1 AND other.spec ->> 'snapshot' = snapshots.digest
-        )
+        AND snapshots.tenant = $1 AND snapshots.digest = spec.spec ->> 'snapshot' AND NOT {A_JOB_NAMES_IT}
     RETURNING {NAME} AS key
 )
 INSERT INTO removals (key, due_at, taken) SELECT key, now(), true FROM unused RETURNING key
@@ -62,6 +65,17 @@ ON CONFLICT (tenant, digest) DO UPDATE SET key = excluded.key, size_bytes = excl
 WHERE {NAME} = $5 RETURNING 1
 """
 NAMED: Final = f"SELECT {NAME} FROM snapshots WHERE tenant = $1 AND digest = $2"
+# Who asks is about to name it. Not at each question, as that would be a write.
+ASKED_FOR: Final = """
+UPDATE snapshots SET stored_at = now()
+WHERE tenant = $1 AND digest = $2 AND stored_at < now() - interval '1 hour'
+"""
+UNNAMED: Final = f"stored_at < now() - make_interval(hours => $1) AND NOT {A_JOB_NAMES_IT}"
+WITH_UNNAMED: Final = f"SELECT DISTINCT tenant FROM snapshots WHERE {UNNAMED}"
+FORGET_UNNAMED: Final = f"""
+WITH unnamed AS (DELETE FROM snapshots WHERE tenant = $2 AND {UNNAMED} RETURNING {NAME} AS key)
+INSERT INTO removals (key, due_at, taken) SELECT key, now(), true FROM unnamed RETURNING key
+"""
 TAKE: Final = """
 UPDATE removals SET taken = true, due_at = now() + make_interval(secs => $3)
 WHERE key IN (
@@ -86,6 +100,13 @@ async def release(tx: Tx, tenant: str, spec_digest: str) -> str | None:
     return None if key is None else str(key)
 
 
+async def forget_unnamed(tx: Tx, tenant: str) -> int:
+    """Forget the tenant's snapshots that no job has named for a day, whose blobs are on the list of removals then; how
+    many. Who needs one of them at this moment commits before, or comes after and is told to send it again."""
+    await tx.execute(ALONE, tenant)
+    return len(await tx.fetch(FORGET_UNNAMED, UNNAMED_HOURS, tenant))
+
+
 @dataclass(frozen=True, slots=True)
 class Upload:
     """The names of a blob while it comes in, and once it is whole and right; `instead_of`: of one that is gone."""
@@ -104,14 +125,15 @@ class Stored:
         self._log = log
 
     async def has(self, tenant: str, digest: str) -> bool:
-        """Whether the tenant has stored it and it is still there; where the blob store does not say, it is."""
-        key = await self._database.fetchval(NAMED, tenant, digest)
+        """Whether the tenant has stored it and it is still there; where the blob store does not say, it is. It stays
+        for most of a day."""
+        key = await self._asked_for(tenant, digest)
         return key is not None and await self._is_there(key)
 
     async def begin(self, tenant: str, digest: str) -> Upload | None:
         """Names for a blob about to come in, which is removed in a day unless it is remembered; None where the tenant
         has it already."""
-        key = await self._database.fetchval(NAMED, tenant, digest)
+        key = await self._asked_for(tenant, digest)
         if key is not None and await self._is_there(key):
             return None
         id_ = uuid.uuid4().hex
@@ -131,6 +153,14 @@ class Stored:
             await tx.execute(DONE, [upload.incoming])
         return True
 
+    async def forget(self) -> int:
+        """Forget the snapshots that no job has named for a day; how many."""
+        forgotten = 0
+        for row in await self._database.fetch(WITH_UNNAMED, UNNAMED_HOURS):
+            async with self._database.transaction() as tx:
+                forgotten += await forget_unnamed(tx, row["tenant"])
+        return forgotten
+
     async def remove(self, keys: Sequence[str] = ()) -> int:
         """Remove these blobs of the list, or those that are due; how many. What fails stays on it."""
         taken = [row["key"] for row in await self._database.fetch(TAKE, list(keys), _AT_ONCE, _PATIENCE_SECONDS)]
@@ -146,6 +176,12 @@ class Stored:
                 await self.remove(keys)
         except Exception as error:  # the deletion is committed: whatever this met, its answer stands
             self._log.warning("blobs are left to the next sweep", count=len(keys), error=repr(error))
+
+    async def _asked_for(self, tenant: str, digest: str) -> str | None:
+        """The name of the snapshot's blob, which is asked for now."""
+        await self._database.execute(ASKED_FOR, tenant, digest)
+        key: str | None = await self._database.fetchval(NAMED, tenant, digest)
+        return key
 
     async def _is_there(self, key: str) -> bool:
         try:

@@ -224,7 +224,8 @@ class Resets(Base, table=True):
 
 
 class Snapshot(Base, table=True):
-    """A working directory that is in the blob store, whole and verified, under the name `key`."""
+    """A working directory that is in the blob store, whole and verified, under the name `key`. `stored_at`: when it
+    came, or was asked for last (to the hour)."""
 
     __tablename__ = "snapshots"
     tenant: str = _text(key=True)
