@@ -440,22 +440,29 @@ tg_over=1
 
 # It is reaped. What wait said may have been a trap's, and says not whether 137 was a code or a signal; jobs does. bash
 # forgets a job that was waited for, dash one that jobs has shown.
-tg_scratch=$tg_here/.exit.$tg_restart.json.$tg_mine
-[ -z "${BASH_VERSION-}" ] || [ "$tg_status" -le 128 ] || jobs -l >"$tg_scratch"
+tg_code=$tg_status tg_killed_by=null
 if [ "$tg_status" -gt 128 ]; then
+    tg_scratch=$tg_here/.exit.$tg_restart.json.$tg_mine
+    [ -z "${BASH_VERSION-}" ] || jobs -l >"$tg_scratch"
     wait "$tg_pid" 2>/dev/null
     tg_again=$?
     [ "$tg_again" -eq 127 ] || tg_status=$tg_again
-fi
-[ "${BASH_VERSION-}" ] || [ "$tg_status" -le 128 ] || jobs -l >"$tg_scratch"
-tg_code=$tg_status tg_killed_by=null
-if [ "$tg_status" -gt 128 ]; then
-    tg_code=null tg_killed_by=$((tg_status - 128))
+    [ "${BASH_VERSION-}" ] || jobs -l >"$tg_scratch"
+    tg_code=null
     while IFS= read -r tg_line; do
         case $tg_line in
-            *" $tg_pid Done"* | *" $tg_pid Exit"*) tg_code=$tg_status tg_killed_by=null ;;
+            *" $tg_pid Done("*)
+                tg_code=${tg_line#*" $tg_pid Done("}
+                tg_code=${tg_code%%")"*}
+                ;;
+            *" $tg_pid Done"*) tg_code=0 ;;
         esac
     done <"$tg_scratch"
+    if [ "$tg_code" = null ]; then
+        tg_killed_by=$((tg_status - 128))
+    else
+        tg_status=$tg_code
+    fi
 fi
 
 tg_wake
