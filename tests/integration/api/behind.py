@@ -6,15 +6,19 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import uvicorn
 from websockets.asyncio.client import connect
 
 from shared.contracts.queries import EndpointAnswer, EndpointAsked
-from tests.integration.api.conftest import ACME_USER, Answering, RunningApi
 from tests.patience import PATIENCE_SECONDS
+
+if TYPE_CHECKING:  # its fixtures are made of what is here
+    from tests.integration.api.conftest import Answering, RunningApi
+
+ACME_USER = "token-of-rin-for-tests"
 
 SECRET = "the-secret-of-the-port"
 FLOWS = 9_000
@@ -26,7 +30,9 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Raw = list[tuple[bytes, bytes]]
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
+    """One in the loop of a test."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """The signals are the test run's."""
@@ -144,7 +150,7 @@ async def listening() -> AsyncIterator[Process]:
     """A process on a port of its own."""
     process = Process()
     config = uvicorn.Config(cast(Any, process), port=0, lifespan="off", log_config=None, access_log=False)
-    server = _Server(config)
+    server = Server(config)
     serving = asyncio.create_task(server.serve())
     try:
         while not server.started:
@@ -166,7 +172,7 @@ class Watcher:
     asked: list[EndpointAsked] = field(default_factory=list)
 
     @classmethod
-    async def of(cls, answering: Answering) -> "Watcher":
+    async def of(cls, answering: "Answering") -> "Watcher":
         """One that hears the queries."""
         watcher = cls()
 
@@ -187,7 +193,7 @@ async def a_workstation(client: httpx.AsyncClient, **given: Any) -> str:
     return str(response.json()["id"])
 
 
-async def comes_up(api: RunningApi, client: httpx.AsyncClient, workstation: str, *, attempt: int = 1) -> None:
+async def comes_up(api: "RunningApi", client: httpx.AsyncClient, workstation: str, *, attempt: int = 1) -> None:
     """The facts of an attempt that runs."""
     await api.report("admitted", workstation, attempt=attempt, admission=attempt)
     segment = SEGMENT | {"submission": f"s{attempt}"}
@@ -197,7 +203,17 @@ async def comes_up(api: RunningApi, client: httpx.AsyncClient, workstation: str,
     await api.becomes(client, workstation, "RUNNING")
 
 
-async def goes_down(api: RunningApi, workstation: str, *, attempt: int = 1) -> None:
+async def a_workstation_up(
+    api: "RunningApi", client: httpx.AsyncClient, process: Process, watcher: Watcher, **given: Any
+) -> str:
+    """One that is reached at the process."""
+    workstation = await a_workstation(client, **given)
+    watcher.ports[workstation] = process.port
+    await comes_up(api, client, workstation)
+    return workstation
+
+
+async def goes_down(api: "RunningApi", workstation: str, *, attempt: int = 1) -> None:
     """The facts of an attempt that ended at our wish, its workspace kept."""
     segment, now = SEGMENT | {"submission": f"s{attempt}"}, datetime.now(UTC)
     ended: dict[str, Any] = {"signal": 15, "started_at": now, "ended_at": now, "raw_state": "E", "stop_recorded": True}
@@ -213,7 +229,7 @@ def to(workstation: str, path: str = "/") -> str:
 
 
 def socket_to(
-    api: RunningApi, workstation: str, path: str = "/socket", *, close_timeout: float | None = 10, **more: str
+    api: "RunningApi", workstation: str, path: str = "/socket", *, close_timeout: float | None = 10, **more: str
 ) -> connect:
     """A WebSocket to it, as a user of acme, which sends its messages as they are."""
     url = f"{api.url.replace('http', 'ws', 1)}{to(workstation, path)}"

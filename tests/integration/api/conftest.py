@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,18 +28,13 @@ from shared.runtime.leases import Lease
 from shared.runtime.service import Service
 from shared.runtime.topology import ensure
 from tests.databases import FreshDatabase, ServiceDatabase
+from tests.integration.api.behind import ACME_USER as ACME_USER
+from tests.integration.api.behind import Process, Server, Watcher, a_workstation_up, listening
 from tests.patience import PATIENCE_SECONDS
 from tests.servers import NatsServer
 
-ACME_USER, ACME_ADMIN, UMBRA_USER = (f"token-of-{name}-for-tests" for name in ("rin", "ada", "kay"))
+ACME_ADMIN, UMBRA_USER = (f"token-of-{name}-for-tests" for name in ("ada", "kay"))
 SENDER_OF = {kind: service for service, kinds in FACT_KINDS.items() for kind in kinds}
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """The signals are the test run's."""
-        yield
 
 
 @dataclass
@@ -174,7 +169,7 @@ async def running(
         # Longer than a client keeps an idle connection (5 s): else one is closed while the next request goes out on it.
         timeout_keep_alive=int(PATIENCE_SECONDS),
     )
-    server = _Server(config)
+    server = Server(config)
     serving = asyncio.create_task(server.serve())
     try:
         while not server.started:
@@ -247,3 +242,22 @@ async def answering(api: RunningApi) -> AsyncIterator[Answering]:
     """The same for the whole test."""
     async with answering_on(api) as serve:
         yield serve
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[Process]:
+    """A workstation's process."""
+    async with listening() as process:
+        yield process
+
+
+@pytest.fixture
+async def watcher(answering: Answering) -> Watcher:
+    """Says where workstations listen."""
+    return await Watcher.of(answering)
+
+
+@pytest.fixture
+async def desk(api: RunningApi, rin: httpx.AsyncClient, process: Process, watcher: Watcher) -> str:
+    """A workstation that is up."""
+    return await a_workstation_up(api, rin, process, watcher)

@@ -17,36 +17,15 @@ from tests.integration.api.behind import (
     Process,
     Watcher,
     a_workstation,
+    a_workstation_up,
     comes_up,
     goes_down,
     listening,
     socket_to,
     to,
 )
-from tests.integration.api.conftest import ACME_USER, Answering, RunningApi, eventually
+from tests.integration.api.conftest import ACME_USER, RunningApi, eventually
 from tests.patience import PATIENCE_SECONDS
-
-
-@pytest.fixture
-async def process() -> AsyncIterator[Process]:
-    """A workstation's process."""
-    async with listening() as process:
-        yield process
-
-
-@pytest.fixture
-async def watcher(answering: Answering) -> Watcher:
-    """Says where workstations listen."""
-    return await Watcher.of(answering)
-
-
-@pytest.fixture
-async def desk(api: RunningApi, rin: httpx.AsyncClient, process: Process, watcher: Watcher) -> str:
-    """A workstation that is up."""
-    workstation = await a_workstation(rin)
-    watcher.ports[workstation] = process.port
-    await comes_up(api, rin, workstation)
-    return workstation
 
 
 async def test_passes_a_request_as_it_is_but_for_the_prefix(rin: httpx.AsyncClient, desk: str) -> None:
@@ -73,9 +52,7 @@ async def test_the_process_sees_the_ports_secret_and_never_the_callers_token(rin
 async def test_a_command_that_keeps_the_prefix_gets_the_whole_path(
     api: RunningApi, rin: httpx.AsyncClient, process: Process, watcher: Watcher
 ) -> None:
-    workstation = await a_workstation(rin, keeps_prefix=True)
-    watcher.ports[workstation] = process.port
-    await comes_up(api, rin, workstation)
+    workstation = await a_workstation_up(api, rin, process, watcher, keeps_prefix=True)
     assert (await rin.get(to(workstation, "/lab?x=1"))).json()["target"] == to(workstation, "/lab?x=1")
 
 

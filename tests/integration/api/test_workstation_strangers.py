@@ -1,7 +1,6 @@
 """A port that went to somebody else after it was remembered: nothing is told to who listens there now."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -9,16 +8,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from services.api import proxy_target
-from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening
+from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up
 from tests.integration.api.conftest import ACME_USER, Answering, RunningApi
 from tests.patience import PATIENCE_SECONDS
-
-
-@pytest.fixture
-async def process() -> AsyncIterator[Process]:
-    """A workstation's process."""
-    async with listening() as process:
-        yield process
 
 
 async def test_a_port_that_is_not_the_workstations_any_more_hears_nothing(

@@ -1,34 +1,16 @@
 """Tickets and cookies of workstations in the hands of others: other sites' pages, hostile pages, and the process."""
 
 import json
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
 from services.api import visiting
 from services.api.visits import FIND
-from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening, socket_to, to
-from tests.integration.api.conftest import Answering, RunningApi
+from tests.integration.api.behind import Process, socket_to, to
+from tests.integration.api.conftest import RunningApi
 
 COOKIE, TICKET = "tidegate-workstation", "tidegate-ticket"
-
-
-@pytest.fixture
-async def process() -> AsyncIterator[Process]:
-    """A workstation's process."""
-    async with listening() as process:
-        yield process
-
-
-@pytest.fixture
-async def desk(api: RunningApi, rin: httpx.AsyncClient, process: Process, answering: Answering) -> str:
-    """A workstation that is up."""
-    watcher = await Watcher.of(answering)
-    workstation = await a_workstation(rin)
-    watcher.ports[workstation] = process.port
-    await comes_up(api, rin, workstation)
-    return workstation
 
 
 async def _ticket(client: httpx.AsyncClient, workstation: str) -> str:

@@ -1,7 +1,6 @@
 """Who comes to a workstation: by token, or by a cookie that a ticket was exchanged for, and nobody else."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -9,37 +8,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening, to
-from tests.integration.api.conftest import UMBRA_USER, Answering, RunningApi, running, settings_for
+from tests.integration.api.behind import Process, Watcher, a_workstation, a_workstation_up, to
+from tests.integration.api.conftest import UMBRA_USER, RunningApi, running, settings_for
 from tests.patience import PATIENCE_SECONDS
 
 COOKIE = "tidegate-workstation"
-
-
-@pytest.fixture
-async def process() -> AsyncIterator[Process]:
-    """A workstation's process."""
-    async with listening() as process:
-        yield process
-
-
-@pytest.fixture
-async def watcher(answering: Answering) -> Watcher:
-    """Says where workstations listen."""
-    return await Watcher.of(answering)
-
-
-@pytest.fixture
-async def desk(api: RunningApi, rin: httpx.AsyncClient, process: Process, watcher: Watcher) -> str:
-    """A workstation that is up."""
-    return await _up(api, rin, process, watcher)
-
-
-async def _up(api: RunningApi, rin: httpx.AsyncClient, process: Process, watcher: Watcher) -> str:
-    workstation = await a_workstation(rin)
-    watcher.ports[workstation] = process.port
-    await comes_up(api, rin, workstation)
-    return workstation
 
 
 async def _ticket(client: httpx.AsyncClient, workstation: str) -> str:
@@ -107,7 +80,7 @@ async def test_expired_tickets_and_cookies_are_refused_and_swept(
 async def test_a_ticket_and_a_cookie_are_of_no_other_workstation(
     api: RunningApi, rin: httpx.AsyncClient, desk: str, process: Process, watcher: Watcher
 ) -> None:
-    other = await _up(api, rin, process, watcher)
+    other = await a_workstation_up(api, rin, process, watcher)
     ticket = (await _ticket(rin, desk)).partition("?")[2]
     assert (await api.client(None).get(f"{to(other)}?{ticket}")).status_code == 401
     browser = await _enters(api, rin, desk)
