@@ -147,16 +147,19 @@ async def test_an_upload_may_take_any_time_and_then_the_answer_has_its_own(
         before = looks
         await eventually(lambda: _is(looks > before + 1), "it to be looked at")
 
+    async def arrives(size: int) -> None:
+        await eventually(lambda: _is(process.read >= size), "a piece to arrive")
+
     async def body() -> AsyncIterator[bytes]:
-        for sent in range(1, 4):
+        for size in (1024, 2048, 3072):
             yield b"x" * 1024
-            await eventually(lambda sent=sent: _is(process.read >= 1024 * sent), "a piece to arrive")  # type: ignore[misc]
+            await arrives(size)
             await goes_on(400)
 
     monkeypatch.setattr(proxy, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(proxy, "monotonic", clock)
     asking = asyncio.create_task(rin.put(to(desk, "/thinks"), content=body()))
-    await process.asked.wait()
+    await eventually(lambda: _is(process.asked.is_set()), "the process to be asked")
     await goes_on(400)
     process.released.set()
     assert (await asking).text == "well"
@@ -164,7 +167,7 @@ async def test_an_upload_may_take_any_time_and_then_the_answer_has_its_own(
     process.asked.clear()
     process.released.clear()
     asking = asyncio.create_task(rin.get(to(desk, "/thinks")))
-    await process.asked.wait()
+    await eventually(lambda: _is(process.asked.is_set()), "the process to be asked")
     now += 601
     given_up = await asking
     assert (given_up.status_code, "nothing came for 600 s" in given_up.json()["detail"]) == (502, True)
@@ -179,8 +182,7 @@ async def test_who_waits_for_an_answer_is_let_go_once_the_workstation_is_not_up(
 ) -> None:
     monkeypatch.setattr(proxy, "LOOK_SECONDS", 0.05)
     asking = asyncio.create_task(rin.get(to(desk, "/thinks")))
-    await process.asked.wait()
+    await eventually(lambda: _is(process.asked.is_set()), "the process to be asked")
     await rin.post(f"/v1/workstations/{desk}/suspend")
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        refused = await asking
+    refused = await asking
     assert (refused.status_code, "not up any more" in refused.json()["detail"]) == (503, True)
