@@ -108,14 +108,13 @@ class Earlier:
         make_links(self._links, into)
 
     def folders(self, unknown_ns: int) -> dict[str, Look]:
-        """How the folders are in which these files lie, and those with nothing in them."""
-        around = {folder for path in (*self._last, *(link.path for link in self._links)) for folder in _folders(path)}
+        """How the folders are in which these files lie, and those with nothing in them; some may not be there."""
         looks: dict[str, Look] = {}
         for manifest in self._manifests:
             for path, (last, file) in self._last.items():
                 if last is manifest and file.kind == "directory":
                     looks[path] = _look(file, unknown_ns)
-            looks |= {folder.path: _look(folder, unknown_ns) for folder in manifest.folders if folder.path in around}
+            looks |= {folder.path: _look(folder, unknown_ns) for folder in manifest.folders}
         return looks
 
     def _put(self, manifest: Manifest) -> None:

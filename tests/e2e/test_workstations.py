@@ -18,10 +18,15 @@ from tests.patience import PATIENCE_SECONDS
 
 # Keeps what it is given in its workspace, beside what cannot be kept, and sends messages back.
 SERVER = """
-import pathlib, socket, time
+import os, pathlib, socket, time
 
 socket.socket(socket.AF_UNIX).bind("a-socket")
 pathlib.Path(f"leads-out-{time.time_ns()}").symlink_to("/usr/bin/env")
+private = pathlib.Path("private")
+if not private.exists():
+    private.mkdir(0o700)
+    (private / "key").touch()
+    os.utime(private / "key", (10**9, 10**9))
 
 
 async def app(scope, receive, send):
@@ -130,7 +135,11 @@ def test_a_suspended_workstation_holds_nothing_and_has_its_files_and_port_again_
 
         Workstations(client).command(id_, "stop")
         assert client.wait(id_).state == "STOPPED"
-        assert {file.path for file in client.outputs(id_).files} >= {"server.py", "notes.txt"}
+        left = client.outputs(id_)
+        times = {file.path: file.modified_ns for file in left.files}
+        assert times.keys() >= {"server.py", "notes.txt"}
+        mode = {folder.path: folder.mode for folder in left.folders}["private"]
+        assert (left.attempt, times["private/key"], mode) == (2, 10**18, 0o700), "as before the suspension"
     eventually(lambda: _held(stack) == (0, 0), "nothing to be held for it any more")
 
 

@@ -92,6 +92,32 @@ def test_a_folder_is_as_the_newest_left_it_also_where_it_was_submitted(job: Job,
         job.ended()
 
 
+def test_a_link_in_a_folders_place_changes_nothing_where_it_leads(job: Job, tmp_path: Path) -> None:
+    source = written(tmp_path / "src", {"data/c": "1"})
+    (source / "data").chmod(0o750)
+    job.submitted(source)
+    here = job.staged()
+    (here / "data").rename(here / "elsewhere")
+    (here / "elsewhere").chmod(0o711)
+    (here / "data").symlink_to("elsewhere")
+    job.ended()
+    again = job.staged()
+    assert os.readlink(again / "data") == "elsewhere"
+    assert modes(again)["elsewhere"] == 0o711
+
+
+def test_no_bit_but_those_of_permission_is_taken_over(job: Job) -> None:
+    written(job.staged(), {"d/a": "1"})
+    job.ended()
+    manifest = job.manifest()
+    every = [
+        [entry.model_copy(update={"mode": 0o7777}) for entry in entries]
+        for entries in (manifest.files, manifest.folders)
+    ]
+    job.store_manifest(manifest.model_copy(update={"files": tuple(every[0]), "folders": tuple(every[1])}))
+    assert modes(job.staged()) == {"d": 0o777, "d/a": 0o777}
+
+
 def test_folders_that_a_link_leads_to_keep_theirs(job: Job) -> None:
     here = job.staged()
     written(here, {"ckpt/3/w": "1"})
