@@ -39,6 +39,7 @@ _MORE_SECONDS: Final = 2.0
 _MOST_JOBS: Final = 200
 _LOOK_SECONDS: Final = 0.3
 _SHOWN: Final = 8
+_COSTLY: Final = Fault("supervisor", "exit.before")
 _number = itertools.count(1)
 
 
@@ -61,7 +62,7 @@ def happen(
     """Run the history of a seed, with the faults that are given or those that the seed makes; where it is to be
     `brief`, without what takes its time. Never raises for what it finds: that is in its complaint."""
     rng = random.Random(seed)
-    faults = random_faults(rng) if faults is None else list(faults)
+    faults = _random_faults(rng) if faults is None else list(faults)
     begun = time.monotonic()
     variety = NOTHING_SLOW if brief else ANYTHING
     handled = Handled(stand.patient(), ledger, f"p{next(_number)}-{seed:x}", rng, variety)
@@ -76,6 +77,15 @@ def happen(
     seconds = time.monotonic() - begun
     done = tuple(history.campaign.done)
     return Handling(seed, done, len(history.handled.made), seconds, complaint, history.counts)
+
+
+def _random_faults(rng: random.Random) -> list[Fault]:
+    """At any place, and often that of which a retry by itself is to follow: few others cost a run that was seen."""
+    faults = random_faults(rng)
+    places = {(fault.service, fault.point) for fault in faults}
+    if rng.random() < 0.4 and (_COSTLY.service, _COSTLY.point) not in places:
+        faults.append(_COSTLY)
+    return faults
 
 
 class _Going:
@@ -158,8 +168,9 @@ class _Going:
                     if answer.status == httpx.codes.CONFLICT and ask.verb == "resume":
                         self.person.ask_at_once([Ask("stop", job)])
             _none(cleared.alive_too_long(self._stand, self.handled))
-            paused = [f"{job} is PAUSED" for job, row in rows.items() if row["state"] == "PAUSED"]
-            return [*paused, *cleared.still_open(self._stand, self.handled)]
+            left = cleared.still_open(self._stand, self.handled)
+            after = cleared.states(self._stand, self.handled)  # a policy may have suspended what ran until then
+            return [*left, *(f"{job} is PAUSED" for job, row in after.items() if row["state"] == "PAUSED")]
 
         self._until_nothing(rest)
 
