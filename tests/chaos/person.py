@@ -33,7 +33,7 @@ _OPPOSITES: Final[Mapping[Verb, Sequence[Verb]]] = {
     "snooze": ("pause", "stop"),
 }
 _WEIGHTS: Final[Mapping[Verb, int]] = {
-    "stop": 3, "pause": 5, "resume": 5, "retry": 4, "hold": 2, "release": 2, "delete": 1, "snooze": 1,
+    "stop": 3, "pause": 5, "resume": 5, "retry": 4, "hold": 2, "release": 2, "delete": 1, "snooze": 4,
 }  # fmt: skip
 _OF_DESKS: Final[Mapping[Verb, str]] = {"stop": "stop", "pause": "suspend", "resume": "resume", "snooze": "snooze"}
 _ANSWER_SECONDS: Final = 240
