@@ -3,8 +3,9 @@
 `steps` are submitted as one pipeline, each with `retries` of its own where that is given (or `refused` with that
 sentence). Each `[[then]]` is one transaction: `facts` as the services would send them (`telling.py` has the words), or
 a `command` of a person, rin or whom `by` names, with the HTTP status `answer` and the sentence `why` where it is not
-done. `events` are all events that it makes, in the order of the log, and `word` is the pipeline's after it. At the end
-the word and the steps are as `[end]` says, and every record is what a replay of its log gives.
+done. `events` are all events that it makes, in the order of the log, `word` is the pipeline's after it, and `waits` is
+how begins what a step waits on then. At the end the word and the steps are as `[end]` says, and every record is what a
+replay of its log gives.
 """
 
 import asyncio
@@ -126,6 +127,10 @@ async def test_scenario(api: RunningApi, script: dict[str, Any]) -> None:
         assert await play.events() == what["events"], f"[[then]] {number}: {what}"
         if "word" in what:
             assert (await play.view())["word"] == what["word"], f"[[then]] {number}: {what}"
+        if "waits" in what:
+            waits = {step["name"]: step["waiting_on"] or "" for step in (await play.view())["steps"]}
+            found = {step: waits[step][: len(text)] for step, text in what["waits"].items()}
+            assert found == what["waits"], f"[[then]] {number}: {what}"
     end, view = script["end"], await play.view()
     assert view["word"] == end["word"]
     assert {step["name"]: f"{step['state']} {step['end_reason'] or ''}".strip() for step in view["steps"]} == end[
