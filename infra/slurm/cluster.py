@@ -176,7 +176,8 @@ class Cluster:
 
     def node_state(self) -> str:
         """As sinfo has it: `idle`, `mixed`, `drained`, `down*` (an asterisk: it does not answer)."""
-        return self.run(["sinfo", "--noheader", "--nodes", self.node, "--format=%T"]).stdout.partition("\n")[0]
+        # Not with --nodes: what is asked of one node is answered from what the controller last told of all.
+        return self.run(["sinfo", "--noheader", "--format=%T"]).stdout.partition("\n")[0]
 
     def update_node(self, state: str) -> None:
         """`drain`, `resume`; `down` heals in a second while slurmd runs."""
