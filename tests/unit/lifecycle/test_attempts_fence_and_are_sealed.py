@@ -234,11 +234,6 @@ def test_the_next_attempt_holds_nothing_of_the_last(build: Callable[[], Job]) ->
     assert job.record.current.model_dump(exclude=kept) == fresh.current.model_dump(exclude=kept)
 
 
-def test_an_automatic_retry_says_why_it_is_queued_again() -> None:
-    job = a_job(retries=1).started().exited(3).sealed()
-    assert job.record.message == "attempt 1: the command exited with code 3; it is tried again"
-
-
 def test_evidence_of_an_attempt_that_was_never_admitted_adopts_it() -> None:
     """After a restore the record may be older than the world: a hold does not keep what runs from being seen."""
     job = a_job().ask(i.Hold, reason="by hand")

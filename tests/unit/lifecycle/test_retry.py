@@ -225,3 +225,45 @@ class TestHold:
         job = a_job(pipeline=PipelineRef(id="p1", step="test", index=1)).admitted(1)
         assert (job.why, job.record.admission_refused) == ("the steps before it have not succeeded", 1)
         assert job.ask(i.UpstreamDone).admitted(2).state is State.SUBMITTED
+
+
+class TestGatesOfItsOwn:
+    """What a record shows itself is said at once; the gatekeeper adds the rest."""
+
+    def test_an_automatic_retry_says_why_it_is_queued_again_and_until_when(self) -> None:
+        job = a_job(retries=1).started().exited(3).sealed()
+        gate, until = job.record.gate, job.record.retries.cooldown_until
+        assert until is not None
+        assert gate is not None
+        assert (gate.name, gate.opens_at, gate.lifted_by) == ("cooldown", until, "time")
+        said = f"attempt 1 failed; attempt 2 may start from {until:%Y-%m-%d %H:%M:%S} UTC on"
+        assert job.record.stages[0].waiting_on == f"cooldown: {said}"
+        assert job.record.message == "attempt 1: the command exited with code 3; it is tried again"
+
+    def test_a_fresh_job_a_resumed_and_a_retried_one_wait_for_the_gatekeeper(self) -> None:
+        for job in (a_job(), a_job().ask(i.Pause).ask(i.Resume), a_job().ask(i.Stop).ask(i.Retry)):
+            assert (_closed(job), job.record.stages[0].waiting_on) == ([], "the gatekeeper to look at it")
+
+    def test_a_step_waits_for_those_before_it_from_the_first_moment_on(self) -> None:
+        job = a_job(pipeline=PipelineRef(id="p1", step="test", index=1))
+        assert _closed(job) == ["upstream"]
+        assert _closed(job.ask(i.Hold, reason="wait")) == ["hold", "upstream"]
+        assert _closed(job.ask(i.UpstreamDone)) == ["hold"]
+        assert _closed(job.ask(i.Release)) == []
+
+    def test_a_hold_comes_before_what_the_gatekeeper_said_and_leaves_it_as_it_was(self) -> None:
+        job = a_job().tell(f.Held, gates=(f.Gate(name="capacity", reason="full", scope="c", lifted_by="time"),))
+        assert _closed(job.ask(i.Hold, reason="wait")) == ["hold", "capacity"]
+        assert job.record.stages[0].waiting_on == "hold: held by rin: wait"
+        assert _closed(job.ask(i.Release)) == ["capacity"]
+
+    def test_an_admins_hold_is_named_once_the_job_is_tried_again(self) -> None:
+        job = a_job().ask(i.Hold, actor="root", reason="audit", by_admin=True).ask(i.Stop).ask(i.Retry)
+        assert _closed(job) == ["hold"]
+
+
+def _closed(job: Job) -> list[str]:
+    """The names of the gates that are shown to be closed; the first one is the gate."""
+    gates = job.record.closed_gates
+    assert job.record.gate == (gates[0] if gates else None)
+    return [gate.name for gate in gates]
