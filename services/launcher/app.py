@@ -8,6 +8,7 @@ from typing import Final
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
+from services.launcher.local import LocalBackend
 from services.launcher.settings import LauncherSettings
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
@@ -68,7 +69,8 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     """The service, ready to run."""
     service = Service("launcher", settings, clock=clock)
     store = Store(service.db, replica=settings.replica, epoch=lambda: service.standing.epoch)
-    backend = LocalClient(settings.local_root)
+    client = LocalClient(settings.local_root)
+    backend = LocalBackend(client, settings.deployment)
     to_launch, to_end = [Bell() for _ in range(_BATCHES_AT_ONCE)], Bell()
 
     async def ask(question: SpecsAsked) -> SpecsAnswer:
@@ -93,7 +95,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         restoring=lambda: service.standing.restoring,
     )
     ending = Ending(store, backend, service.clock, service.log, service.metrics)
-    sweep = Sweep(store, backend, service.log, service.metrics, deployment=settings.deployment)
+    sweep = Sweep(store, backend, service.log, service.metrics)
     service.consume("launcher")(without_lost_time(service, events.on_jobs))
 
     @service.on_start
@@ -124,9 +126,9 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     @service.every(_PURGE_SECONDS)
     async def purge() -> None:
         """Remove what no restored database will ask for any more, and what killed writers have left."""
-        await backend.remove_torn(service.clock.now() - _TORN_AFTER)
+        await client.remove_torn(service.clock.now() - _TORN_AFTER)
         before = service.clock.now() - timedelta(seconds=settings.restore_window_seconds)
-        while await backend.purge_released(before, _PURGED_AT_ONCE) == _PURGED_AT_ONCE:
+        while await client.purge_released(before, _PURGED_AT_ONCE) == _PURGED_AT_ONCE:
             pass
 
     @service.every(_LEASES_SECONDS)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from signal import Signals as Numbers
 from typing import Final
 
+from shared.backends.clusters import LOCAL
 from shared.backends.local.names import submission_name
 from shared.lifecycle.duties import Duty, duties
 from shared.lifecycle.picture import picture
@@ -43,7 +44,7 @@ class Launch:
 
     `grace_seconds` is set once an end is asked for; 0 kills at once. `pausing`: that end is a pause. `stop_asked_*` is
     what the backend was asked for, None where it was not asked for what is wanted now. `witnessed`: how it ended is in
-    the job's record, so that its records at the backend may go.
+    the job's record, so that its records at the backend may go. `ref` is the backend's own name for it.
     """
 
     job: str
@@ -58,6 +59,8 @@ class Launch:
     gpus: int
     time_limit_seconds: int | None
     next_at: datetime
+    cluster: str = LOCAL
+    ref: str | None = None
     resumed: bool = False
     workstation: bool = False
     owner: str | None = None
@@ -241,6 +244,7 @@ def _begin(record: JobRecord, ending: Ending | None, deployment: str, now: datet
         epoch=record.epoch,
         seq=record.seq,
         state=State.INTENT,
+        cluster=record.backend.cluster or LOCAL,
         submission=submission_name(deployment, record.id, record.attempt, ONLY),
         directory=_directory(record),
         spec_digest=record.spec_digest,

@@ -5,17 +5,17 @@ is in the job's record: before that the watcher may still have to read them.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, assert_never
 
 from opentelemetry.metrics import Meter
 
+from services.launcher.backend import Backend, Look, Target
 from services.launcher.domain import Launch, State
 from services.launcher.endings import (
     AskToStop,
-    Holder,
     KillNow,
     Sealable,
     Step,
@@ -26,26 +26,20 @@ from services.launcher.endings import (
     waiting,
 )
 from services.launcher.store import Store
-from shared.backends.local.client import LocalClient
-from shared.backends.local.messages import CouldNotAsk, KillKind, ReleaseAnswer
-from shared.backends.local.sightings import Seen
+from shared.backends.local.messages import CouldNotAsk, ReleaseAnswer
 from shared.runtime import failpoints
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 
 BATCH: Final = 200
 _CLAIM: Final = timedelta(seconds=15)
-_KILL_SECONDS: Final = 5.0
 _RELEASE_AGAIN: Final = timedelta(seconds=5)
-
-Look = tuple[Holder, ...] | CouldNotAsk
-"""Who holds a claim on a revoked attempt, or that this could not be known."""
 
 
 class Ending:
-    """Works on rows in `revoking`, and on sealed ones whose records are to be released."""
+    """Works on one cluster's rows in `revoking`, and on sealed ones whose records are to be released."""
 
-    def __init__(self, store: Store, backend: LocalClient, clock: Clock, log: Log, meter: Meter) -> None:
+    def __init__(self, store: Store, backend: Backend, clock: Clock, log: Log, meter: Meter) -> None:
         self._store = store
         self._backend = backend
         self._clock = clock
@@ -55,7 +49,7 @@ class Ending:
     async def once(self) -> float | None:
         """One look at a batch of what is to end; in how many seconds to look again, None where nothing is known of."""
         now = self._clock.now()
-        rows = await self._store.claim_endings(BATCH, now + _CLAIM, now)
+        rows = await self._store.claim_endings(BATCH, now + _CLAIM, now, self._backend.cluster)
         if not rows:
             return None
         looks = await self._look(rows)
@@ -71,28 +65,15 @@ class Ending:
     async def release(self) -> bool:
         """Let the records of a batch of sealed attempts go; whether there may be more."""
         now = self._clock.now()
-        rows = await self._store.claim_releases(BATCH, now + _RELEASE_AGAIN, now)
-        gone = await self._released([row.submission for row in rows])
+        rows = await self._store.claim_releases(BATCH, now + _RELEASE_AGAIN, now, self._backend.cluster)
+        gone = await self._released([_target(row) for row in rows])
         await self._store.mark_released([row.key for row in rows if row.submission in gone])
         return len(rows) == BATCH
 
     async def _look(self, rows: Sequence[Launch]) -> list[Look]:
         """Revoke every attempt, and only then see who holds a claim on it."""
-        directories = [self._backend.attempt_directory(row.tenant, row.job, row.attempt) for row in rows]
         failpoints.reach("revoke.before")
-        claims = await self._backend.revoke_all(directories)
-        names = [
-            ()
-            if isinstance(found, CouldNotAsk)
-            else tuple(dict.fromkeys(c.submission or row.submission for c in found))
-            for row, found in zip(rows, claims, strict=True)
-        ]
-        everyone = sorted({name for some in names for name in some})
-        seen = dict(zip(everyone, await self._backend.adopt_all(everyone), strict=True))
-        return [
-            found if isinstance(found, CouldNotAsk) else _holders(some, seen)
-            for found, some in zip(claims, names, strict=True)
-        ]
+        return await self._backend.revoke([_target(row) for row in rows])
 
     def _step(self, row: Launch, look: Look) -> Step | CouldNotAsk:
         if isinstance(look, CouldNotAsk):
@@ -108,18 +89,18 @@ class Ending:
                 case CouldNotAsk():
                     return waiting(row, now, str(step))
                 case Sealable(ran, gone):
-                    if not await self._swept(gone):
+                    if not await self._swept(row, gone):
                         return waiting(row, now, "processes of it are left that would not end")
                     return sealed(row, ran=ran, now=self._clock.now())
                 case AskToStop(submissions, grace_seconds, number, pausing):
                     failpoints.reach("kill.before")
                     for name in submissions:
-                        await self._backend.stop(name, grace_seconds, number, pausing=pausing)
+                        await self._backend.stop(_target(row, name), grace_seconds, number, pausing=pausing)
                     failpoints.reach("kill.after")
                     return asked(row, grace_seconds, now)
                 case KillNow(submissions):
                     failpoints.reach("kill.before")
-                    await self._swept(submissions)
+                    await self._swept(row, submissions)
                     failpoints.reach("kill.after")
                     return waiting(row, self._clock.now(), "it did not end when it was asked to")
                 case Wait():
@@ -132,41 +113,36 @@ class Ending:
     async def _let_go(self, rows: Sequence[Launch], looks: Sequence[Look]) -> list[Launch]:
         """Release the records of attempts that are sealed now, where nobody has to read them any more."""
         told = {
-            row.key: [holder.submission for holder in look] or [row.submission]
+            row.key: [_target(row, holder.submission) for holder in look] or [_target(row)]
             for row, look in zip(rows, looks, strict=True)
             if row.state is State.SEALED and (row.witnessed or not row.ran) and not isinstance(look, CouldNotAsk)
         }
-        gone = await self._released([name for names in told.values() for name in names])
-        return [replace(row, released=row.key in told and gone.issuperset(told[row.key])) for row in rows]
+        gone = await self._released([target for targets in told.values() for target in targets])
+        return [
+            replace(row, released=row.key in told and all(target.submission in gone for target in told[row.key]))
+            for row in rows
+        ]
 
-    async def _swept(self, submissions: Sequence[str]) -> bool:
+    async def _swept(self, row: Launch, submissions: Sequence[str]) -> bool:
         """Whether nothing of them is left; what is left is killed."""
-        ends = [await self._backend.kill(name, _KILL_SECONDS) for name in submissions]
-        return all(end.kind is not KillKind.UNCLEAR for end in ends)
+        return all([await self._backend.kill(_target(row, name)) for name in submissions])
 
-    async def _released(self, submissions: Sequence[str]) -> set[str]:
+    async def _released(self, targets: Sequence[Target]) -> set[str]:
         """Those of which the backend shows nothing any more."""
-        if not submissions:
+        if not targets:
             return set()
         failpoints.reach("release.before")
-        answers = await self._backend.release_all(submissions)
+        answers = await self._backend.release(targets)
         failpoints.reach("release.after")
         for answer in answers:
             if isinstance(answer, CouldNotAsk):
                 self._log.warning("records cannot be released yet", why=str(answer))
         return {
-            name
-            for name, answer in zip(submissions, answers, strict=True)
+            target.submission
+            for target, answer in zip(targets, answers, strict=True)
             if not isinstance(answer, CouldNotAsk) and answer is not ReleaseAnswer.LIVE
         }
 
 
-def _holders(names: Sequence[str], seen: Mapping[str, Seen | CouldNotAsk | None]) -> Look:
-    """Who holds a claim; no information where one of them could not be looked at."""
-    found = []
-    for name in names:
-        one = seen[name]
-        if isinstance(one, CouldNotAsk):
-            return one
-        found.append(Holder(name, one))
-    return tuple(found)
+def _target(row: Launch, submission: str | None = None) -> Target:
+    return Target(submission or row.submission, row.tenant, row.job, row.attempt)

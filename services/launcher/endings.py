@@ -6,22 +6,12 @@ from datetime import datetime, timedelta
 from signal import SIGTERM
 from typing import Final
 
+from services.launcher.backend import Holder, Where
 from services.launcher.domain import Launch, State
 from services.launcher.outcomes import pause_seconds
-from shared.backends.local.sightings import LocalState, Seen
 
-_NEVER_RAN: Final = frozenset({"revoked", "stopped_before_start", "attempt_claimed"})
-"""Ends of a runner that did not start the command and exits 75: no end of the command, so nobody reports one."""
 _MARGIN_SECONDS: Final = 5.0
 """After grace and this much more, whoever was to end the command is taken for broken."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A claim on the attempt: its submission, and what the backend shows of it (None: no record of it)."""
-
-    submission: str
-    seen: Seen | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +78,13 @@ def sealed(row: Launch, *, ran: bool, now: datetime) -> Launch:
 
 
 def _is_alive(holder: Holder) -> bool:
-    return holder.seen is not None and holder.seen.state not in (LocalState.EXITED, LocalState.GONE)
+    return holder.shown is not None and holder.shown.where is Where.ALIVE
 
 
 def _has_ended(holder: Holder) -> bool:
-    return holder.seen is not None and holder.seen.state is LocalState.EXITED
+    return holder.shown is not None and holder.shown.where is Where.ENDED
 
 
 def _ran(holder: Holder) -> bool:
-    """A claim counts as run, unless its runner recorded that it never started the command."""
-    end = None if holder.seen is None else holder.seen.exit
-    return end is None or end.ran or end.reason not in _NEVER_RAN
+    """A claim of which nothing is known counts as run."""
+    return holder.shown is None or holder.shown.ran

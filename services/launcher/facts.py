@@ -3,11 +3,12 @@
 from typing import Final
 
 from services.launcher.domain import Launch
+from shared.backends.clusters import LOCAL
 from shared.lifecycle.facts import Accepted, AnyFact, GpusFreed, LauncherSealed, LaunchRefused, SegmentKey, Version
 from shared.lifecycle.reasons import EndReason
 
-BACKEND: Final = "local"
-CLUSTER: Final = "local"
+_ELSEWHERE: Final = "slurm"
+"""The kind of every cluster but this machine."""
 
 
 def accepted(row: Launch, source: str, epoch: int) -> Accepted:
@@ -22,9 +23,9 @@ def accepted(row: Launch, source: str, epoch: int) -> Accepted:
         at=row.accepted_at,
         source=source,
         segment=SegmentKey(submission=row.submission, restart=0, created_at=row.begun_at or row.accepted_at),
-        backend=BACKEND,
-        cluster=CLUSTER,
-        ref=row.submission,
+        backend=LOCAL if row.cluster == LOCAL else _ELSEWHERE,
+        cluster=row.cluster,
+        ref=row.ref or row.submission,
     )
 
 

@@ -14,12 +14,11 @@ from typing import Final
 
 from opentelemetry.metrics import Meter
 
+from services.launcher.backend import Backend, Target
 from services.launcher.domain import Launch, State
 from services.launcher.outcomes import Later, Never, Outcome, Taken, apply, outcome, request
 from services.launcher.store import Store
-from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk, LaunchAnswer, LaunchKind, LaunchRequest
-from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.reasons import EndReason
 from shared.runtime import failpoints
 from shared.runtime.clock import Clock
@@ -31,12 +30,12 @@ BATCH: Final = 200
 
 
 class Launching:
-    """Leases due launches, asks the backend in one call, records the answers."""
+    """Leases one cluster's due launches, asks the backend in one call, records the answers."""
 
     def __init__(
         self,
         store: Store,
-        backend: LocalClient,
+        backend: Backend,
         specs: Specs,
         clock: Clock,
         log: Log,
@@ -63,7 +62,7 @@ class Launching:
             return None
         now = self._clock.now()
         token = secrets.token_hex(8)
-        rows = await self._store.claim_launches(BATCH, token, now + self._lease, now)
+        rows = await self._store.claim_launches(BATCH, token, now + self._lease, now, self._backend.cluster)
         if not rows:
             return None
         outcomes = await self._outcomes(rows)
@@ -116,12 +115,13 @@ class Launching:
     async def _adopted(self, rows: Sequence[Launch]) -> dict[tuple[str, int], Outcome]:
         """Of launches that may have reached the backend: those it has already, and those nobody can tell about."""
         found: dict[tuple[str, int], Outcome] = {}
-        looks = await self._backend.adopt_all([row.submission for row in rows]) if rows else []
-        for row, seen in zip(rows, looks, strict=True):
-            if isinstance(seen, CouldNotAsk):
-                found[row.key] = Later(str(seen), absent=False)
-            elif seen is not None and _has_begun(seen):
-                found[row.key] = Taken(self._clock.now() if seen.spec is None else seen.spec.accepted_at)
+        targets = [Target(row.submission, row.tenant, row.job, row.attempt) for row in rows]
+        looks = await self._backend.find(targets) if rows else []
+        for row, shown in zip(rows, looks, strict=True):
+            if isinstance(shown, CouldNotAsk):
+                found[row.key] = Later(str(shown), absent=False)
+            elif shown is not None:
+                found[row.key] = Taken(shown.begun_at or self._clock.now(), shown.ref)
         return found
 
     def _count(self, outcomes: Sequence[Outcome]) -> None:
@@ -133,11 +133,6 @@ class Launching:
         if why is not None and why != self._complained:
             self._log.warning("launches wait", count=len(late), why=why)
         self._complained = why
-
-
-def _has_begun(seen: Seen) -> bool:
-    """Unless it died before it took the claim: then it never ran, and is launched again."""
-    return seen.state is not LocalState.GONE or seen.claim is not None
 
 
 def _unknown_spec(row: Launch) -> Never:

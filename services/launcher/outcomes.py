@@ -19,9 +19,10 @@ _LONGEST_PAUSE_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The backend has it, since `begun_at`."""
+    """The backend has it, since `begun_at`, and knows it as `ref`."""
 
     begun_at: datetime
+    ref: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def outcome(answer: LaunchAnswer, now: datetime) -> Outcome:
     """What an answer means; one that came too late, or is unclear, is asked again for the same submission."""
     match answer.kind:
         case LaunchKind.ACCEPTED | LaunchKind.ALREADY:
-            return Taken(now)
+            return Taken(now, answer.ref)
         case LaunchKind.BUSY:
             return Later(answer.sentence, absent=True)
         case LaunchKind.UNCLEAR:
@@ -64,8 +65,8 @@ def apply(row: Launch, result: Outcome, now: datetime) -> Launch:
     """The row after the answer: `submitted`, `intent` again, or `revoking` with the refusal."""
     done = replace(row, owner=None, token=None, deadline=None, waits_for=None)
     match result:
-        case Taken(begun_at):
-            return replace(done, state=State.SUBMITTED, accepted_at=now, begun_at=begun_at, asked=True)
+        case Taken(begun_at, ref):
+            return replace(done, state=State.SUBMITTED, accepted_at=now, begun_at=begun_at, ref=ref, asked=True)
         case Later(why, absent):
             pause = pause_seconds(row.tries)
             return replace(
@@ -117,7 +118,9 @@ def request(row: Launch, spec: JobSpec, stop_grace_seconds: float) -> LaunchRequ
         directory=name,
         command=spec.command,
         environment=dict(spec.env),
+        coretype=spec.coretype,
         gpus=row.gpus,
+        nodes=spec.nodes,
         time_limit_seconds=row.time_limit_seconds,
         stop_grace_seconds=stop_grace_seconds if spec.stop_grace_seconds is None else spec.stop_grace_seconds,
         warning_signal=None if spec.warning_signal is None else Signals[f"SIG{spec.warning_signal}"],

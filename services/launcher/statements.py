@@ -11,6 +11,8 @@ TYPES: Final[Mapping[str, str]] = {
     "seq": "bigint",
     "state": "text",
     "submission": "text",
+    "cluster": "text",
+    "ref": "text",
     "directory": "text",
     "spec_digest": "text",
     "gpus": "integer",
@@ -46,6 +48,7 @@ FIXED: Final = (
     "attempt",
     "tenant",
     "submission",
+    "cluster",
     "spec_digest",
     "gpus",
     "time_limit_seconds",
@@ -102,7 +105,7 @@ SELECT job, attempt FROM begun UNION ALL SELECT job, attempt FROM changed
 # Lease what is to be launched now: the oldest first, what another replica holds is left to it.
 CLAIM_LAUNCHES: Final = f"""
 WITH due AS (
-    SELECT job, attempt FROM launches WHERE state = 'intent' AND next_at <= $1
+    SELECT job, attempt FROM launches WHERE state = 'intent' AND cluster = $6 AND next_at <= $1
     ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 UPDATE launches SET state = 'submitting', owner = $3, token = $4, deadline = $5
@@ -121,7 +124,7 @@ FROM left_over WHERE launches.job = left_over.job AND launches.attempt = left_ov
 # Endings and releases are safe to work on twice: a claim only keeps others away for a while.
 CLAIM_ENDINGS: Final = f"""
 WITH due AS (
-    SELECT job, attempt FROM launches WHERE state = 'revoking' AND next_at <= $1
+    SELECT job, attempt FROM launches WHERE state = 'revoking' AND cluster = $5 AND next_at <= $1
     ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 UPDATE launches SET next_at = $3, owner = $4
@@ -131,7 +134,8 @@ RETURNING {", ".join(f"launches.{name}" for name in TYPES)}
 RESUME_ENDINGS: Final = "UPDATE launches SET next_at = $1 WHERE state = 'revoking' AND owner = $2"
 CLAIM_RELEASES: Final = f"""
 WITH due AS (
-    SELECT job, attempt FROM launches WHERE state = 'sealed' AND witnessed AND NOT released AND next_at <= $1
+    SELECT job, attempt FROM launches
+    WHERE state = 'sealed' AND cluster = $4 AND witnessed AND NOT released AND next_at <= $1
     ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )
 UPDATE launches SET next_at = $3

@@ -13,6 +13,7 @@ import asyncpg
 from services.launcher import facts
 from services.launcher import statements as sql
 from services.launcher.domain import Decision, Launch, State
+from shared.backends.clusters import LOCAL
 from shared.contracts.facts import encode_fact
 from shared.lifecycle.facts import AnyFact
 from shared.runtime import failpoints
@@ -82,9 +83,11 @@ class Store:
         )
         return lost
 
-    async def claim_launches(self, limit: int, token: str, deadline: datetime, now: datetime) -> list[Launch]:
-        """Up to `limit` launches that are due, leased to this replica until `deadline`."""
-        rows = await self._leased(sql.CLAIM_LAUNCHES, now, limit, self._replica, token, deadline)
+    async def claim_launches(
+        self, limit: int, token: str, deadline: datetime, now: datetime, cluster: str = LOCAL
+    ) -> list[Launch]:
+        """Up to `limit` launches that are due on a cluster, leased to this replica until `deadline`."""
+        rows = await self._leased(sql.CLAIM_LAUNCHES, now, limit, self._replica, token, deadline, cluster)
         return sorted(rows, key=lambda row: (row.next_at, row.key))
 
     async def take_over(self, now: datetime, *, at_start: bool) -> int:
@@ -106,9 +109,9 @@ class Store:
             rows, decided, State.SUBMITTED, lambda row: (facts.accepted(row, self._source, self._epoch()),)
         )
 
-    async def claim_endings(self, limit: int, until: datetime, now: datetime) -> list[Launch]:
-        """Up to `limit` launches that are to end now; nobody else looks at them before `until`."""
-        return await self._leased(sql.CLAIM_ENDINGS, now, limit, until, self._replica)
+    async def claim_endings(self, limit: int, until: datetime, now: datetime, cluster: str = LOCAL) -> list[Launch]:
+        """Up to `limit` launches on a cluster that are to end now; nobody else looks at them before `until`."""
+        return await self._leased(sql.CLAIM_ENDINGS, now, limit, until, self._replica, cluster)
 
     async def record_endings(self, rows: Sequence[Launch]) -> list[Launch]:
         """Seal the rows that are `sealed` here and not yet there, telling it; write back the waiting ones."""
@@ -122,9 +125,9 @@ class Store:
             rows, decided, State.SEALED, lambda row: facts.sealed(row, self._source, self._epoch())
         )
 
-    async def claim_releases(self, limit: int, until: datetime, now: datetime) -> list[Launch]:
+    async def claim_releases(self, limit: int, until: datetime, now: datetime, cluster: str = LOCAL) -> list[Launch]:
         """Sealed launches whose records at the backend may go."""
-        return await self._leased(sql.CLAIM_RELEASES, now, limit, until)
+        return await self._leased(sql.CLAIM_RELEASES, now, limit, until, cluster)
 
     async def mark_released(self, keys: Sequence[tuple[str, int]]) -> None:
         """Their records at the backend are gone from what it shows."""

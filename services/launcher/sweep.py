@@ -1,69 +1,57 @@
 """Whatever the backend still shows of a sealed attempt is killed, shown, and let go."""
 
-import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from opentelemetry.metrics import Meter
 
+from services.launcher.backend import Backend, Shown, Where
 from services.launcher.store import Store
-from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk
-from shared.backends.local.observer import Observer
-from shared.backends.local.sightings import LocalState, Seen
 from shared.runtime.logs import Log
-
-_KILL_SECONDS: Final = 5.0
-_OVER: Final = frozenset({LocalState.EXITED, LocalState.GONE})
 
 
 class Sweep:
     """Compares what the backend shows with what the launcher has sealed."""
 
-    def __init__(self, store: Store, backend: LocalClient, log: Log, meter: Meter, *, deployment: str) -> None:
+    def __init__(self, store: Store, backend: Backend, log: Log, meter: Meter) -> None:
         self._store = store
         self._backend = backend
-        self._observer = Observer(backend.root)
         self._log = log
-        self._deployment = deployment
         self._killed = meter.create_counter(
             "tidegate_sealed_attempts_seen", description="Sealed attempts that were seen alive, and killed"
         )
 
     async def once(self) -> int:
         """Kill live submissions of sealed attempts, release ended ones; how many were alive."""
-        observation = await asyncio.to_thread(self._observer.observe)
-        ours = [seen for seen in observation.submissions if seen.deployment == self._deployment]
-        sealed = await self._store.sealed_among([(seen.job, seen.attempt) for seen in ours])
-        alive: list[Seen] = []
-        gone: list[Seen] = []
-        for seen in ours:
-            row = sealed.get((seen.job, seen.attempt))
+        ours = await self._backend.shown()
+        sealed = await self._store.sealed_among([one.target.key for one in ours])
+        alive: list[Shown] = []
+        for one in ours:
+            row = sealed.get(one.target.key)
             if row is None:
                 continue
-            if seen.state in _OVER:
+            if one.where is not Where.ALIVE:
                 if row.witnessed or row.ran is False:
-                    gone.append(seen)
-            elif seen.state is not LocalState.ACCEPTED:  # before the claim a runner still finds `revoked` and ends
-                alive.append(seen)
+                    await self._release(one)
+            elif one.claimed:  # before the claim a runner still finds `revoked` and ends
+                alive.append(one)
         alive = await self._still_alive(alive)
-        await self._kill(alive)
-        for seen in gone:
-            try:
-                await self._backend.release(seen.submission)
-            except CouldNotAsk as error:
-                self._log.warning("records cannot be released yet", submission=seen.submission, why=str(error))
+        for one in alive:
+            await self._kill(one)
         return len(alive)
 
-    async def _still_alive(self, seen: Sequence[Seen]) -> list[Seen]:
-        """Looked at again: what was observed before the vote was read may have ended in between."""
-        looks = await self._backend.adopt_all([one.submission for one in seen]) if seen else []
-        return [look for look in looks if isinstance(look, Seen) and look.state not in _OVER]
+    async def _still_alive(self, shown: Sequence[Shown]) -> list[Shown]:
+        """Looked at again: what was shown before the vote was read may have ended in between."""
+        looks = await self._backend.find([one.target for one in shown]) if shown else []
+        return [look for look in looks if isinstance(look, Shown) and look.where is Where.ALIVE]
 
-    async def _kill(self, alive: Sequence[Seen]) -> None:
-        for seen in alive:
-            self._killed.add(1)
-            answer = await self._backend.kill(seen.submission, _KILL_SECONDS)
-            self._log.error(
-                "a sealed attempt was alive and is killed", submission=seen.submission, answer=answer.kind.value
-            )
+    async def _kill(self, one: Shown) -> None:
+        self._killed.add(1)
+        ended = await self._backend.kill(one.target)
+        self._log.error("a sealed attempt was alive and is killed", submission=one.target.submission, ended=ended)
+
+    async def _release(self, one: Shown) -> None:
+        for answer in await self._backend.release([one.target]):
+            if isinstance(answer, CouldNotAsk):
+                submission = one.target.submission
+                self._log.warning("records cannot be released yet", submission=submission, why=str(answer))

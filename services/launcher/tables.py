@@ -45,6 +45,8 @@ class Launches(Base, table=True):
     seq: int = Field(sa_column=Column(BigInteger, nullable=False))
     state: str = Field(sa_column=Column(Text, nullable=False))
     submission: str = Field(sa_column=Column(Text, nullable=False))
+    cluster: str = Field(sa_column=Column(Text, nullable=False, server_default=text("'local'")))
+    ref: str | None = Field(sa_column=Column(Text))
     directory: str | None = Field(sa_column=Column(Text))
     spec_digest: str = Field(sa_column=Column(Text, nullable=False))
     gpus: int

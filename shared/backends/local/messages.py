@@ -30,7 +30,9 @@ class LaunchRequest:
     directory: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    coretype: str = "local"
     gpus: int = 0
+    nodes: int = 1
     time_limit_seconds: int | None = None
     stop_grace_seconds: float = 30.0
     warning_signal: int | None = None
@@ -75,12 +77,14 @@ class LaunchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchAnswer:
-    """Reasons of `refused`: invalid_order, no_uid, attempt_claimed, revoked, too_late, too_many_gpus."""
+    """Reasons of `refused`: invalid_order, no_uid, attempt_claimed, revoked, too_late, too_many_gpus. `ref` is the
+    backend's own name for what it took, where that is not the submission's."""
 
     submission: str
     kind: LaunchKind
     reason: str | None
     sentence: str
+    ref: str | None = None
 
     @classmethod
     def read(cls, submission: str, answer: object) -> LaunchAnswer:

@@ -247,7 +247,7 @@ async def test_what_has_ended_since_it_was_observed_is_no_sealed_attempt_alive(w
     await world.backend.client.stop(world.submission(job), 600)
     await world.until_ended(job)
     await world.database.execute("UPDATE launches SET state = 'sealed', sealed_n = 99, sealed_at = now(), ran = true")
-    launcher.sweep._observer.observe = lambda: stale  # type: ignore[method-assign] # as a slow look would give
+    launcher.backend._observer.observe = lambda: stale  # type: ignore[method-assign] # as a slow look would give
     assert await launcher.sweep.once() == 0
 
 

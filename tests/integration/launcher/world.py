@@ -11,6 +11,7 @@ from opentelemetry import metrics
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
+from services.launcher.local import LocalBackend
 from services.launcher.settings import LauncherSettings
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
@@ -56,7 +57,7 @@ class Launcher:
         **settings: Any,
     ) -> None:
         self.settings = settings_for(world.backend.root, replica=replica, **settings)
-        client = backend or world.backend.client
+        self.backend = client = LocalBackend(backend or world.backend.client, self.settings.deployment)
         meter, log = metrics.get_meter("test"), Log("tidegate")
         self.store = store(world.database, replica=replica, epoch=lambda: world.epoch)
         self.events = JobEvents(self.store, self.settings, world.clock, to_launch=lambda: None, to_end=lambda: None)
@@ -72,7 +73,7 @@ class Launcher:
             restoring=lambda: world.restoring,
         )
         self.ending = Ending(self.store, client, world.clock, log, meter)
-        self.sweep = Sweep(self.store, client, log, meter, deployment=self.settings.deployment)
+        self.sweep = Sweep(self.store, client, log, meter)
 
     async def handle(self, *deliveries: Delivery) -> None:
         """As the consumer does."""

@@ -6,7 +6,9 @@ from signal import SIGUSR1
 
 import pytest
 
-from services.launcher.endings import AskToStop, Holder, KillNow, Sealable, Wait, asked, next_step
+from services.launcher.backend import Holder
+from services.launcher.endings import AskToStop, KillNow, Sealable, Wait, asked, next_step
+from services.launcher.local import shown_of
 from shared.backends.local.sightings import LocalState, Seen
 from tests.unit.launcher.rows import NOW, ROW
 from tests.unit.watcher.records import SUBMISSION, an_exit
@@ -15,7 +17,8 @@ from tests.unit.watcher.records import SUBMISSION, an_exit
 def holder(state: LocalState, *, ran: bool = True, reason: str | None = None) -> Holder:
     """A claim, and what the backend shows of its submission."""
     end = an_exit(ran=ran, reason=reason) if state is LocalState.EXITED else None
-    return Holder(SUBMISSION, Seen(SUBMISSION, "tidegate", ROW.job, 1, state, None, None, None, None, end))
+    seen = Seen(SUBMISSION, "tidegate", ROW.job, 1, state, None, None, None, None, end)
+    return Holder(SUBMISSION, shown_of(seen, ROW.tenant))
 
 
 def test_without_a_claim_nothing_ran_and_nothing_can() -> None:
