@@ -69,10 +69,12 @@ def test_files_and_folders_have_the_one_time_they_are_given(tmp_path: Path) -> N
 def test_folders_have_their_modes_whatever_is_in_them(tmp_path: Path) -> None:
     unpacked(
         tmp_path, folder("private", 0o700), entry("private/key", b"1"), entry("private/in/x", b"2"),
-        folder("shared", 0o3775), entry("shared/y", b"3"), folder("none", 0), entry("none/z", b"4"),
+        folder("shared", 0o3775), entry("shared/y", b"3"), folder("none", 0), entry("none/under/z", b"4"),
     )  # fmt: skip
+    assert (tmp_path / "none").stat().st_mode & 0o7777 == 0
+    (tmp_path / "none").chmod(0o700)
     modes = {path.name: path.stat().st_mode & 0o7777 for path in tmp_path.rglob("*") if path.is_dir()}
-    assert modes == {"private": 0o700, "in": 0o755, "shared": 0o775, "none": 0}
+    assert modes == {"private": 0o700, "in": 0o755, "shared": 0o775, "none": 0o700, "under": 0o755}
 
 
 def test_ends_when_it_is_told_to(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ def test_a_directory_that_failed_leaves_nothing(root: Path) -> None:
     assert list(attempt(root).iterdir()) == []
 
 
+def test_what_was_staged_with_closed_folders_goes_as_well(root: Path) -> None:
+    """Whoever staged it may be its owner and no more."""
+    written(attempt(root), {"e1.part/closed/deep/x": "x", "e2/closed/y": "x"})
+    for path in ("e1.part/closed/deep", "e1.part/closed", "e2/closed"):
+        (attempt(root) / path).chmod(0)
+    discard(root, 2, None)
+    stage(root, 3)
+    assert set(read_back(attempt(root))) == {b"e3/f"}
+
+
 def test_what_a_killed_lease_left_is_swept_by_the_next(root: Path) -> None:
     written(attempt(root), {"e1.part/half": "x", "e2/old": "x", "e7/newer": "x", "home/mine": "x", "eleven/x": "x"})
     stage(root, 3)
