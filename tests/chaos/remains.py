@@ -1,9 +1,11 @@
 """What is left on this machine: the runner's exit records beside what was metered, processes, folders, outputs."""
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +19,17 @@ from tests.e2e.stacks import processes_with
 _STAGED: Final = re.compile(r"e[\d.]+(\.part)?")
 
 
-def _exit_records(stand: Stand, load: Load) -> Iterator[dict[str, Any]]:
-    """How the runner recorded the end of each of these jobs."""
+def exit_records(stand: Stand, jobs: Container[str]) -> Iterator[dict[str, Any]]:
+    """Each end of these jobs that the runner recorded, once also where its record is released at this moment."""
+    seen: set[int] = set()
     for folder in (layout.OPEN, f"{layout.RELEASED}/*"):
-        for file in stand.place.local.glob(f"{folder}/*.{layout.EXIT}.json"):
-            if _job_of(file) in load.wanted:
-                yield json.loads(file.read_text())
+        for path in stand.place.local.glob(f"{folder}/*.{layout.EXIT}.json"):
+            if _job_of(path) not in jobs:
+                continue
+            with suppress(FileNotFoundError), path.open() as file:  # moved since: it is among the released ones
+                if (inode := os.fstat(file.fileno()).st_ino) not in seen:
+                    seen.add(inode)
+                    yield json.load(file)
 
 
 def _job_of(record: Path) -> str | None:
@@ -34,7 +41,7 @@ def metered_once(stand: Stand, load: Load, segments: list[Any], verdict: Verdict
     """The segments are those that the runner recorded, and the lines that other systems get add up to them."""
     measured: dict[str, int] = defaultdict(int)
     runs: Counter[str] = Counter()
-    for record in _exit_records(stand, load):
+    for record in exit_records(stand, load.wanted):
         if record["ran"]:
             job = record["job"]
             runs[job] += 1

@@ -1,15 +1,13 @@
 """What the commands did, by the ledger that they wrote, beside the runner's exit records, the meter and the records."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from shared.backends.local import layout
 from tests.chaos.handled import Handled, Line
-from tests.chaos.remains import added_up
+from tests.chaos.remains import added_up, exit_records
 from tests.chaos.stand import Stand
 
 _SEGMENTS: Final = """
@@ -31,13 +29,11 @@ class Ends:
         """Released or not."""
         of: dict[str, Mapping[str, Any]] = {}
         twice = []
-        for folder in (layout.OPEN, f"{layout.RELEASED}/*"):
-            for file in stand.place.local.glob(f"{folder}/*.{layout.EXIT}.json"):
-                record = json.loads(file.read_text())
-                if record["job"] in handled.made and record["ran"]:
-                    if record["submission"] in of:
-                        twice.append(f"{record['submission']} has two exit records")
-                    of[record["submission"]] = record
+        for record in exit_records(stand, handled.made):
+            if record["ran"]:
+                if record["submission"] in of:
+                    twice.append(f"{record['submission']} has two exit records")
+                of[record["submission"]] = record
         return cls(of, twice)
 
     def milliseconds(self) -> dict[Attempt, int]:
