@@ -96,14 +96,7 @@ def create_app(settings: ApiSettings, *, clock: Clock | None = None) -> tuple[Fa
     blobs = _blob_store(settings.blob_url)
     stored = Stored(service.db, blobs, service.log)
     submitting = Submitting(
-        service.db,
-        store,
-        reads,
-        asking,
-        service.clock,
-        Budgets.of(settings),
-        epoch=lambda: service.standing.epoch,
-        workstations=settings.workstations,
+        service.db, store, reads, asking, service.clock, Budgets.of(settings), epoch=lambda: service.standing.epoch
     )
     visits = Visits(service.db)
     proxy = Proxy(Targets(service.db, asking))

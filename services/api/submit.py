@@ -32,11 +32,6 @@ from shared.runtime.database import Database
 
 _BREATHE_AFTER: Final = 200  # jobs made between two turns of the event loop
 
-NO_WORKSTATIONS: Final = (
-    "workstations cannot be reached in this deployment: the API is not on the network of the machine that jobs run on, "
-    "as it is with `tidegate up` (TIDEGATE_WORKSTATIONS); what needs no address can be submitted as a job"
-)
-
 RECALL: Final = "SELECT digest, response FROM idempotency WHERE tenant = $1 AND key = $2"
 CLAIM: Final = """
 INSERT INTO idempotency (tenant, key, digest, response) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING RETURNING 1
@@ -84,7 +79,6 @@ class Submitting:
         clock: Clock,
         budgets: Budgets,
         epoch: Callable[[], int],
-        workstations: bool = True,
     ) -> None:
         self._database = database
         self._store = store
@@ -93,7 +87,6 @@ class Submitting:
         self._clock = clock
         self._budgets = budgets
         self._epoch = epoch
-        self._workstations = workstations
 
     async def submit(
         self, caller: Caller, given: Submission, key: Key | None, answer: Callable[[Sequence[New]], str]
@@ -127,8 +120,6 @@ class Submitting:
 
     def _checked(self, given: Submission) -> list[str]:
         """The specs' JSON; refuses what nothing carries out, what is too long, and what the database cannot hold."""
-        if given.workstation is not None and not self._workstations:
-            raise Problem("can-never-run", NO_WORKSTATIONS)
         specs = []
         for index, request in enumerate(given.requests):
             if why := _not_storable(request):

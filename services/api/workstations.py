@@ -15,6 +15,10 @@ JUPYTER: Final = (
     '--ServerApp.base_url="/v1/workstations/$TIDEGATE_JOB_ID/proxy/" --ServerApp.allow_remote_access=True '
     '--ServerApp.root_dir="$PWD"',
 )
+NOT_HERE: Final = (
+    "workstations cannot be reached in this deployment: the API is not on the network of the machine that jobs run on, "
+    "as it is with `tidegate up` (TIDEGATE_WORKSTATIONS); what needs no address can be submitted as a job"
+)
 NO_JUPYTER: Final = (
     "command: none was given, and JupyterLab is not installed where jobs run: install it there "
     "(pip install jupyterlab), or give a command that listens on 127.0.0.1, port $TIDEGATE_PORT, such as "

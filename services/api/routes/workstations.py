@@ -23,7 +23,7 @@ from services.api.submission import Submission
 from services.api.submit import Key, New
 from services.api.views import job_view
 from services.api.visiting import prefix_of
-from services.api.workstations import JUPYTER, JUPYTER_PROGRAMS, NO_JUPYTER, workstation_view
+from services.api.workstations import JUPYTER, JUPYTER_PROGRAMS, NO_JUPYTER, NOT_HERE, workstation_view
 from shared.client.workstations import Ticket, WorkstationPage, WorkstationView
 from shared.contracts.ids import is_id
 from shared.contracts.spec import SubmitRequest
@@ -146,6 +146,8 @@ async def _decide(api: Api, caller: Caller, workstation: str, command: AnyComman
 
 def _submitted(api: Api, body: WorkstationRequest) -> tuple[SubmitRequest, bool]:
     """The job, and whether its command expects the prefix in its paths."""
+    if not api.settings.workstations:
+        raise Problem("can-never-run", NOT_HERE)
     jupyter = body.command is None
     if jupyter and not all(shutil.which(program, path=api.job_path) for program in JUPYTER_PROGRAMS):
         raise Problem("invalid", NO_JUPYTER)

@@ -101,7 +101,7 @@ async def test_is_refused_where_the_ports_of_jobs_cannot_be_reached(
     settings = settings_for(database, nats_server, tmp_path, workstations=False)
     async with running(settings, database, nats_server) as api:
         rin = api.client(ACME_USER)
-        refused = await rin.post("/v1/workstations", json={"command": ["serve"]})
+        refused = await rin.post("/v1/workstations", json={})
         assert refused.status_code == 422
         assert refused.json()["detail"].startswith("workstations cannot be reached in this deployment: ")
         assert (await rin.post("/v1/jobs", json={"spec": {"command": ["serve"]}})).status_code == 201
