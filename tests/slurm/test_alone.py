@@ -25,8 +25,9 @@ import sys
 from infra.slurm.options import Options
 from tests.slurm.clusters import guarded
 with guarded(Options(accounting=False)) as cluster:
-    cluster.run(["sbatch", "--output=/dev/null", "--wrap=sleep 1000"])
-    cluster.wait_for(lambda: cluster.run(["squeue", "--noheader", "--format=%T"]).stdout == "RUNNING\\n", "the job")
+    started = cluster.root / "started"
+    cluster.run(["sbatch", "--output=/dev/null", f"--wrap=(setsid sleep {sys.argv[1]} &); touch {started}; sleep 1000"])
+    cluster.wait_for(started.exists, "the job")
     print(cluster.root, flush=True)
     sys.stdin.read()
 """
@@ -36,6 +37,11 @@ def by_hand(*arguments: str | Path) -> str:
     """What `python -m infra.slurm` prints."""
     command = [sys.executable, "-m", "infra.slurm", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def sleeping(seconds: str) -> bool:
+    """Whether anybody sleeps for so long."""
+    return subprocess.run(["pgrep", "--full", "--exact", f"sleep {seconds}"], check=False).returncode == 0
 
 
 @pytest.fixture
@@ -63,18 +69,18 @@ def test_a_cluster_by_hand_beside_another(cluster: Cluster, open_folder: Path) -
 
 @needs_slurm
 def test_neither_a_daemon_nor_a_job_outlives_a_run_that_is_killed() -> None:
-    run = subprocess.Popen(
-        [sys.executable, "-c", HELD_OPEN], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    seconds = f"1000.{os.getpid()}"  # tells this test's daemonized child of the job from others
+    command = [sys.executable, "-c", HELD_OPEN, seconds]
+    run = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
     folder = Path(run.stdout.readline().strip())
-    left = processes(Layout(folder))
-    assert left
+    assert sleeping(seconds)
     Cluster(folder).freeze("slurmctld")
     run.kill()
     run.communicate()
     wait(lambda: not folder.exists(), "the folder to be removed")
     assert not processes(Layout(folder))
+    assert not sleeping(seconds)
 
 
 @needs_slurm
