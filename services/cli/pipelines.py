@@ -130,7 +130,7 @@ def _why(pipeline: PipelineView) -> str:
     if pipeline.message:
         return pipeline.message
     step = next((step for step in pipeline.steps if not step.ended), None)
-    return "" if step is None else f"{step.name}: {step.waiting_on or step.state}"
+    return "" if step is None else f"{step.name}: {step.waiting_on or step.message or step.state}"
 
 
 def _time(step: StepView) -> str:

@@ -52,8 +52,9 @@ class Explanation(Frozen):
 def explain(
     record: JobRecord, actions: Mapping[str, Action], now: datetime, *, gates: Sequence[Gate] = ()
 ) -> Explanation:
-    """The whole answer. `gates` are those that are closed now, where the gatekeeper says so; else the record's."""
-    first = gates[0] if gates else record.gate
+    """The whole answer. `gates` are those that are closed now, where the gatekeeper says so; else the record's, but for
+    those whose time has come: the gatekeeper has to look at them."""
+    first = next((gate for gate in gates or record.closed_gates if gate.opens_at is None or gate.opens_at > now), None)
     seen = picture(record.current)
     return Explanation(
         job=record.id,

@@ -167,6 +167,13 @@ def a_pipeline(word: str, *states: str) -> dict[str, Any]:
     return named | {"id": PIPELINE, "word": word, "steps": steps}
 
 
+def test_a_list_says_who_paused_a_pipeline(run: Any) -> None:
+    paused = a_pipeline("paused", "SUCCEEDED", "PAUSED")
+    paused["steps"][1]["message"] = "paused: by rin"
+    with run(lambda *_: (200, {"items": [paused], "next_cursor": None})) as (tidegate, _):
+        assert tidegate("pipelines")[1].splitlines()[1].endswith("  step-1: paused: by rin")
+
+
 @pytest.mark.parametrize("option", ["--follow", "--wait"])
 def test_a_pipeline_that_is_tried_again_is_watched_from_the_step_that_had_not_succeeded(run: Any, option: str) -> None:
     again = [an_attempt(2, origin="retry")]

@@ -81,10 +81,15 @@ def test_the_gates_of_now_go_before_those_of_the_last_change() -> None:
 
 def test_a_job_that_is_tried_again_says_what_failed_and_when_it_goes_on() -> None:
     job = a_job(retries=1).started().exited(3).sealed()
-    told = explained(job)
+    until = job.record.retries.cooldown_until
+    assert until is not None
+    told = explain(job.record, {}, until - timedelta(seconds=1))
+    assert told.why.startswith("the gate cooldown is closed: ")
     assert "attempt 1: the command exited with code 3; it is tried again" in told.why
-    assert told.next.at == job.record.retries.cooldown_until is not None
+    assert (told.next.who, told.next.at) == (None, until)
     assert told.evidence[-1].what == "it was retried by itself"
+    over = explain(job.record, {}, until)
+    assert over.why.startswith("it waits for the gatekeeper to look at it (attempt 1: ")
 
 
 def test_what_the_services_owe_is_told_in_its_order() -> None:
