@@ -215,7 +215,7 @@ class _Copy:
 
     def _hard_link_of(self, found: Found, status: os.stat_result) -> str | None:
         """The first name under which the file came, where this is another; of so many files as are remembered."""
-        if status.st_nlink < 2 or found.path != found.real:
+        if status.st_nlink < 2:
             return None
         file = (status.st_dev, status.st_ino)
         if file not in self._names and len(self._names) < _MOST_NAMES:

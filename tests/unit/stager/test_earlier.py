@@ -83,9 +83,11 @@ def test_a_link_to_nothing_is_no_output(job: Job) -> None:
     assert (result.outcome, result.message) == ("failed", "'model': it is a link to nothing")
 
 
-def test_names_of_one_file_are_names_of_one_file_again_as_far_as_they_came_back(job: Job) -> None:
+def test_names_of_one_file_are_names_of_one_file_again_as_far_as_they_came_back(job: Job, tmp_path: Path) -> None:
+    job.submitted(written(tmp_path / "src", {"a/one": "1", "two": "1"}))
     here = job.staged()
-    written(here, {"a/one": "1", "b/alone": "2"})
+    (here / "two").unlink()
+    written(here, {"b/alone": "2"})
     os.link(here / "a/one", here / "two")
     os.link(here / "a/one", here / "b/three")
     os.link(here / "b/alone", job.root / "elsewhere")
