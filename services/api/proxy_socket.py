@@ -23,7 +23,6 @@ _LARGEST_MESSAGE_BYTES: Final = 4 * 1024**2
 _FRAMES_AHEAD: Final = 1  # of the process behind; more are read once the caller has taken these
 _OPEN_SECONDS: Final = 10.0
 _HOST: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:]+\](:[0-9]+)?")
-_TOKEN: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 _GOING_AWAY: Final = 1001
 _REASON_BYTES: Final = 123  # RFC 6455, section 5.5
 _NEVER_SENT: Final = frozenset({1005, 1006, 1015})
@@ -66,15 +65,12 @@ async def _connected(socket: WebSocket, target: Target, place: Place, confirm: C
     scheme = "https" if socket.scope["scheme"] == "wss" else "http"
     headers = asked(socket.headers.raw, place, client=client, scheme=scheme, secret=target.secret)
     path = place.target(socket.scope["query_string"]).decode("ascii")
-    subprotocols = [Subprotocol(name) for name in socket.scope["subprotocols"]]
-    if not all(map(_TOKEN.fullmatch, subprotocols)):
-        raise Problem("malformed", "Sec-WebSocket-Protocol: it is a list of names, with commas between them")
     origin = socket.headers.get("origin")
     return await _Straight(
         f"ws://{_shown_as(place.host, target.port)}{path}",  # for the Host header: the connection is the one below
         sock=await _opened(target.port, confirm),
         origin=None if origin is None else Origin(origin),
-        subprotocols=subprotocols or None,
+        subprotocols=[Subprotocol(name) for name in socket.scope["subprotocols"]] or None,
         additional_headers=asked_for_a_socket(headers),
         user_agent_header=None,
         compression=None,
