@@ -17,8 +17,9 @@ def why_no_cluster(*, accounting: bool = True) -> str | None:
     if os.geteuid() != 0:
         return "a Slurm test cluster needs root"
     programs: Sequence[str] = _PROGRAMS + (_FOR_ACCOUNTING if accounting else ())
-    if absent := [program for program in programs if shutil.which(program, path=SEARCHED) is None]:
-        return f"Slurm is not installed ({', '.join(absent)} not found): infra/slurm/install.sh brings it"
+    for program in programs:
+        if shutil.which(program, path=SEARCHED) is None:
+            return f"Slurm is not installed (there is no {program}): infra/slurm/install.sh brings it"
     return None
 
 

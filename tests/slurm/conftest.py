@@ -1,6 +1,6 @@
 """The real Slurm cluster of the tests: one worker of a run has it, and starts it for the first test that wants it."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -8,6 +8,15 @@ from infra.slurm.cluster import Cluster
 from infra.slurm.missing import why_no_cluster, why_no_memory_limits
 from infra.slurm.options import Options
 from tests.slurm.clusters import guarded
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What lacks a cluster is one line of the summary, not one per test."""
+    report = yield
+    if report.skipped and (missing := why_no_cluster()):
+        report.longrepr = (__file__, 1, f"Skipped: {missing}")
+    return report
 
 
 @pytest.fixture(scope="session")
