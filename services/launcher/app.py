@@ -1,27 +1,32 @@
 """The launcher put together: settings, store, backend, handlers, loops."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Final
 
+from services.launcher.backend import Backend
+from services.launcher.bell import Bell
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
 from services.launcher.local import LocalBackend
 from services.launcher.settings import LauncherSettings
+from services.launcher.slurm.backend import SlurmBackend
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
+from shared.backends.clusters import WrongClusters
+from shared.backends.clusters import read as read_clusters
 from shared.backends.local.client import LocalClient
+from shared.backends.slurm.configured import client_of
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
+from shared.runtime.errors import SettingsError
 from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
 from shared.runtime.specs import Specs
 
 _IDLE_SECONDS: Final = 0.5
-_SPACING_SECONDS: Final = 0.02
 _BATCHES_AT_ONCE: Final = 2
 """While the backend is asked about one batch of launches, the answers for another are recorded."""
 _LEASES_SECONDS: Final = 1.0
@@ -30,39 +35,8 @@ _AUDIT_SECONDS: Final = 30.0
 _PURGE_SECONDS: Final = 60.0
 _PURGED_AT_ONCE: Final = 2000
 _TORN_AFTER: Final = timedelta(hours=1)
-
-
-class Bell:
-    """Wakes one loop: rung when something is to be done, so that nothing waits for the next look.
-
-    Two rounds of work begin at least `_SPACING_SECONDS` apart: the first after a pause starts at once, and under load
-    what comes meanwhile makes one batch.
-    """
-
-    def __init__(self) -> None:
-        self._rung = asyncio.Event()
-        self._not_before = 0.0
-        self.working = False
-
-    def ring(self) -> None:
-        """There is work."""
-        self._rung.set()
-
-    async def wait(self, seconds: float) -> None:
-        """Return when it is rung, at once if it was rung since the last wait, or after `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._rung.wait()
-        except TimeoutError:
-            pass
-        self._rung.clear()
-
-    async def begin(self) -> None:
-        """Return when a round may begin."""
-        now = asyncio.get_running_loop().time()
-        if now < self._not_before:
-            await asyncio.sleep(self._not_before - now)
-        self._not_before = asyncio.get_running_loop().time() + _SPACING_SECONDS
+_SLURM_LEASE_SECONDS: Final = 120.0
+"""More than a controller that hangs keeps a batch of submissions."""
 
 
 def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service:
@@ -70,58 +44,46 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     service = Service("launcher", settings, clock=clock)
     store = Store(service.db, replica=settings.replica, epoch=lambda: service.standing.epoch)
     client = LocalClient(settings.local_root)
-    backend = LocalBackend(client, settings.deployment)
-    to_launch, to_end = [Bell() for _ in range(_BATCHES_AT_ONCE)], Bell()
+    bells: list[tuple[list[Bell], Bell]] = []
 
     async def ask(question: SpecsAsked) -> SpecsAnswer:
         answer = await service.call("api", "specs", question.model_dump_json().encode())
         return SpecsAnswer.model_validate_json(answer)
 
-    def ring_launchers() -> None:
-        idle = [bell for bell in to_launch if not bell.working]
-        for bell in idle[:1] or to_launch:
-            bell.ring()
+    specs = Specs(ask)
 
-    events = JobEvents(store, settings, service.clock, to_launch=ring_launchers, to_end=to_end.ring)
-    launching = Launching(
-        store,
-        backend,
-        Specs(ask),
-        service.clock,
-        service.log,
-        service.metrics,
-        lease_seconds=settings.launch_lease_seconds,
-        stop_grace_seconds=settings.stop_grace_seconds,
-        restoring=lambda: service.standing.restoring,
-    )
-    ending = Ending(store, backend, service.clock, service.log, service.metrics)
-    sweep = Sweep(store, backend, service.log, service.metrics)
+    def ring_launchers() -> None:
+        for launchers, _ in bells:
+            idle = [bell for bell in launchers if not bell.working]
+            for bell in idle[:1] or launchers:
+                bell.ring()
+
+    def ring_enders() -> None:
+        for _, ender in bells:
+            ender.ring()
+
+    events = JobEvents(store, settings, service.clock, to_launch=ring_launchers, to_end=ring_enders)
+    for backend, lease_seconds in _backends(service, settings, client):
+        launching = Launching(
+            store,
+            backend,
+            specs,
+            service.clock,
+            service.log,
+            service.metrics,
+            lease_seconds=lease_seconds,
+            stop_grace_seconds=settings.stop_grace_seconds,
+            restoring=lambda: service.standing.restoring,
+        )
+        ending = Ending(store, backend, service.clock, service.log, service.metrics)
+        sweep = Sweep(store, backend, service.log, service.metrics)
+        bells.append(_declare_loops(service, launching, ending, sweep))
     service.consume("launcher")(without_lost_time(service, events.on_jobs))
 
     @service.on_start
     async def take_back() -> None:
         """What this replica had begun before it ended is nobody else's."""
         await store.take_over(service.clock.now(), at_start=True)
-
-    def declare_launch_loop(bell: Bell) -> None:
-        @service.every(0)
-        async def launch() -> None:
-            """Hand launches over as they come."""
-            await _work(launching.once, bell)
-
-    for bell in to_launch:
-        declare_launch_loop(bell)
-
-    @service.every(0)
-    async def end() -> None:
-        """Seal attempts as they end."""
-        await _work(ending.once, to_end)
-
-    @service.every(_IDLE_SECONDS)
-    async def release() -> None:
-        """Let the records of sealed attempts go."""
-        while await ending.release():
-            pass
 
     @service.every(_PURGE_SECONDS)
     async def purge() -> None:
@@ -149,12 +111,60 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
         """Find out about launches whose job has gone on without an event reaching us."""
         await audit.once()
 
+    return service
+
+
+def _backends(service: Service, settings: LauncherSettings, client: LocalClient) -> Iterator[tuple[Backend, float]]:
+    """This machine and every cluster of the file, each with how long a launch there is leased."""
+    yield LocalBackend(client, settings.deployment), settings.launch_lease_seconds
+    try:
+        clusters = read_clusters(settings.clusters)
+    except WrongClusters as error:
+        raise SettingsError(f"TIDEGATE_CLUSTERS: {error}") from error
+    for name, cluster in clusters.items():
+        backend = SlurmBackend(
+            name,
+            cluster,
+            client_of(cluster),
+            client.root,
+            service.clock,
+            service.log,
+            service.metrics,
+            deployment=settings.deployment,
+        )
+        yield backend, max(settings.launch_lease_seconds, _SLURM_LEASE_SECONDS)
+
+
+def _declare_loops(service: Service, launching: Launching, ending: Ending, sweep: Sweep) -> tuple[list[Bell], Bell]:
+    """One cluster's loops; what wakes those that launch, and the one that ends."""
+    to_launch, to_end = [Bell() for _ in range(_BATCHES_AT_ONCE)], Bell()
+
+    def declare_launch_loop(bell: Bell) -> None:
+        @service.every(0)
+        async def launch() -> None:
+            """Hand launches over as they come."""
+            await _work(launching.once, bell)
+
+    for bell in to_launch:
+        declare_launch_loop(bell)
+
+    @service.every(0)
+    async def end() -> None:
+        """Seal attempts as they end."""
+        await _work(ending.once, to_end)
+
+    @service.every(_IDLE_SECONDS)
+    async def release() -> None:
+        """Let the records of sealed attempts go."""
+        while await ending.release():
+            pass
+
     @service.every(_SWEEP_SECONDS)
     async def sealed_and_seen() -> None:
         """Kill what runs although its attempt is sealed."""
         await sweep.once()
 
-    return service
+    return to_launch, to_end
 
 
 async def _work(once: Callable[[], Awaitable[float | None]], bell: Bell) -> None:

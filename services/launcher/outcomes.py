@@ -11,7 +11,10 @@ from shared.contracts.spec import JobSpec
 from shared.lifecycle.reasons import EndReason
 
 _TOO_LATE: Final = "too_late"
-_REASONS: Final[dict[str, EndReason]] = {"no_uid": EndReason.CONFIGURATION}
+_REASONS: Final[dict[str, EndReason]] = {
+    "no_uid": EndReason.CONFIGURATION,
+    "configuration": EndReason.CONFIGURATION,
+}
 """Reasons of a refusal that are no fault of the job's; all others are `launch_refused`."""
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 2.0

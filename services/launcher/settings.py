@@ -15,6 +15,8 @@ class LauncherSettings(ServiceSettings):
 
     local_root: Path
     """The root directory of the local backend; its host listens there."""
+    clusters: Path | None = None
+    """The file that names the Slurm clusters, see `shared/backends/clusters.py`; none without it."""
     deployment: Word = "tidegate"
     """Stands in the names of submissions, so that two deployments on one cluster do not take each other's jobs."""
     stop_grace_seconds: float = Field(default=10, ge=0, le=86_400)

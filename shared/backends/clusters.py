@@ -1,7 +1,8 @@
 """Which Slurm clusters a deployment has, from one TOML file that launcher and watcher read at their start.
 
+Their nodes see TIDEGATE_LOCAL_ROOT, where jobs have their working directories, under the same path.
+
 [hpc]                                  # the cluster's name: in records, subjects and `tidegate explain`
-nodes_root = "/scratch/tidegate"       # where its nodes see TIDEGATE_LOCAL_ROOT, on a file system that both share
 prefix = ["ssh", "login1"]             # runs Slurm's commands elsewhere
 account = "general"
 
@@ -54,7 +55,6 @@ class SlurmCluster(_Table):
     """
 
     coretypes: Annotated[Mapping[str, Coretype], Field(min_length=1)]
-    nodes_root: Path | None = None
     region: str | None = None
     prefix: tuple[str, ...] = ()
     slurm_conf: Path | None = None

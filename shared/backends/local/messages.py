@@ -77,8 +77,8 @@ class LaunchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchAnswer:
-    """Reasons of `refused`: invalid_order, no_uid, attempt_claimed, revoked, too_late, too_many_gpus. `ref` is the
-    backend's own name for what it took, where that is not the submission's."""
+    """Reasons of `refused`: invalid_order, no_uid, attempt_claimed, revoked, too_late, too_many_gpus, configuration.
+    `ref` is the backend's own name for what it took, where that is not the submission's."""
 
     submission: str
     kind: LaunchKind
