@@ -10,7 +10,9 @@
 tg_claimed_elsewhere=75
 tg_not_claimed=74
 tg_pid= tg_over= tg_busy= tg_term= tg_warn= tg_nudge= tg_child= tg_cont=
-tg_seen=null tg_seen_by=null tg_asked= tg_request= tg_kill_ms= tg_due_ms= tg_sleeper= tg_stale=
+tg_seen=null tg_seen_by=null tg_asked= tg_kill_ms= tg_due_ms= tg_sleeper= tg_stale=
+tg_request='
+' # what no line is
 
 tg_say() {
     printf 'tidegate: %s\n' "$1" >&2
@@ -237,7 +239,9 @@ tg_turn() {
 }
 
 tg_wake() {
-    [ "$tg_ms" -lt "$tg_due_ms" ] && kill -s TERM "$tg_sleeper" 2>/dev/null && wait "$tg_sleeper" 2>/dev/null
+    [ "$tg_ms" -lt "$tg_due_ms" ] || return 0
+    kill -s KILL -- "-$tg_sleeper" 2>/dev/null || kill -s KILL "$tg_sleeper" 2>/dev/null
+    wait "$tg_sleeper" 2>/dev/null
 }
 
 tg_sleep() {
@@ -245,8 +249,16 @@ tg_sleep() {
     if [ "$tg_kill_ms" ] && [ "$tg_kill_ms" -lt "$tg_due_ms" ]; then
         tg_due_ms=$tg_kill_ms
     fi
-    sleep "$(((tg_due_ms - tg_ms + 999) / 1000))" </dev/null >/dev/null 2>&1 &
-    tg_sleeper=$!
+    tg_ahead=$(((tg_due_ms - tg_ms + 999) / 1000))
+    if [ "${BASH_VERSION-}" ]; then
+        set -m
+        { sleep "$tg_ahead"; kill -s USR2 "$$"; } </dev/null >/dev/null 2>&1 &
+        tg_sleeper=$!
+        set +m
+    else
+        sleep "$tg_ahead" </dev/null >/dev/null 2>&1 &
+        tg_sleeper=$!
+    fi
 }
 
 # A trap can come in the middle of another one: it leaves its mark, and the one below takes care of it.
@@ -254,6 +266,7 @@ tg_heed() {
     [ "$tg_pid" ] && [ -z "$tg_over$tg_busy" ] || return 0
     while [ "$tg_term$tg_warn$tg_nudge$tg_child$tg_cont" ]; do
         tg_busy=1
+        trap - CHLD
         if [ "$tg_term" ]; then
             # Slurm sends it for scancel, a limit, a preemption, and follows it with KILL by itself.
             tg_term= tg_nudge=1
@@ -268,15 +281,14 @@ tg_heed() {
             tg_cont=
             tg_pass CONT
         fi
-        if [ "$tg_child" ]; then
-            tg_child=
-            tg_clock
-            [ "$tg_ms" -lt "$tg_due_ms" ] || tg_nudge=1
-        fi
+        tg_child=
         if [ "$tg_nudge" ]; then
             tg_nudge=
             tg_turn
         fi
+        trap "$tg_on_child" CHLD
+        tg_clock
+        [ "$tg_ms" -lt "$tg_due_ms" ] || tg_nudge=1 # the sleep ended meanwhile, and nobody was told
         tg_busy=
     done
 }
@@ -354,7 +366,11 @@ trap 'tg_term=1; tg_heed' TERM
 trap 'tg_warn=1; tg_heed' USR1
 trap 'tg_nudge=1; tg_heed' USR2
 trap 'tg_cont=1; tg_heed' CONT
-trap 'tg_child=1; tg_heed' CHLD
+# A child's end ends a wait, so that jobs can be asked before a wait has the answer. What bash does in this very trap
+# makes it forget how a child ended, so there a timer sends a signal.
+tg_on_child='tg_child=1; tg_heed'
+[ -z "${BASH_VERSION-}" ] || tg_on_child=:
+trap "$tg_on_child" CHLD
 trap : HUP INT QUIT
 umask 077
 ulimit -c 0
@@ -435,11 +451,13 @@ if [ "$tg_status" -eq 125 ] && [ "$tg_env" ] && ! "$tg_env" --default-signal=INT
     tg_await
 fi
 tg_clock
+trap '' HUP INT QUIT TERM USR1 USR2 CONT
+trap - CHLD
 tg_duration=$((tg_ms > tg_started ? tg_ms - tg_started : 0))
 tg_over=1
 
 # It is reaped. What wait said may have been a trap's, and says not whether 137 was a code or a signal; jobs does. bash
-# forgets a job that was waited for, dash one that jobs has shown.
+# forgets a job that was waited for, dash one that jobs has shown. Where it has been forgotten, 137 was a signal.
 tg_code=$tg_status tg_killed_by=null
 if [ "$tg_status" -gt 128 ]; then
     tg_scratch=$tg_here/.exit.$tg_restart.json.$tg_mine
