@@ -192,17 +192,29 @@ async def test_a_requeued_job_has_a_row_for_each_segment(client: SlurmClient, tm
     assert "REQUEUED" in {row.state for row in rows}
 
 
-async def test_a_suspended_job_runs_no_longer(cluster: Cluster, client: SlurmClient, tmp_path: Path) -> None:
-    order = an_order("sleep 600", tmp_path)
+async def test_a_suspended_job_says_since_when_and_how_long_before(
+    cluster: Cluster, client: SlurmClient, tmp_path: Path
+) -> None:
+    order = an_order("sleep 600", tmp_path, time_limit_seconds=3600)
     id = await submitted(client, order)
-    await queued(client, order, lambda row: row.state == "RUNNING")
-    cluster.run(["scontrol", "suspend", id])
-    first = await queued(client, order, lambda row: row.state == "SUSPENDED")
-    assert first.start
-    await asyncio.sleep(max(0.0, first.start.timestamp() + 2 - time.time()))
-    assert (await queued(client, order, lambda row: True)).run_time == first.run_time
-    cluster.run(["scontrol", "resume", id])
-    await queued(client, order, lambda row: row.state == "RUNNING")
+    running = await queued(client, order, lambda row: row.state == "RUNNING")
+    assert (running.suspended, running.suspended_since) == (timedelta(0), None)
+    for before in (False, True):
+        cluster.run(["scontrol", "suspend", id])
+        row = await queued(client, order, lambda row: row.state == "SUSPENDED")
+        shown = dict(
+            word.split("=", 1) for word in cluster.run(["scontrol", "show", "job", id]).stdout.split() if "=" in word
+        )
+        assert row.suspended_since == datetime.fromisoformat(shown["SuspendTime"]).astimezone(UTC)
+        assert row.run_time == timedelta(seconds=int(shown["SecsPreSuspend"]))
+        assert row.start
+        assert row.suspended == row.suspended_since - row.start - (row.run_time or timedelta(0))
+        assert bool(row.suspended) == before
+        await asyncio.sleep(max(0.0, row.suspended_since.timestamp() + 2 - time.time()))
+        cluster.run(["scontrol", "resume", id])
+        again = await queued(client, order, lambda row: row.state == "RUNNING")
+        assert again.suspended is not None
+        assert again.suspended >= row.suspended + timedelta(seconds=1)
 
 
 async def test_capacity_is_what_is_there_less_what_nobody_gets(

@@ -8,6 +8,7 @@ between versions. Not `scontrol show job` either: it has no filter.
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -27,6 +28,7 @@ COLUMNS: Final = {
     "StartTime": "START_TIME",
     "EndTime": "END_TIME",
     "TimeUsed": "TIME",
+    "TimeLimit": "TIME_LIMIT",
     "RestartCnt": "RESTART_COUNT",
     "exit_code": "EXIT_CODE",
     "NodeList": "NODELIST",
@@ -66,6 +68,9 @@ def _row(fields: tuple[str, ...], zone: ZoneInfo | None) -> QueueRow | None:
     if id is None or id.step or state is None:
         return None
     submitted, start, end = (text.moment(field[name], zone) for name in ("SubmitTime", "StartTime", "EndTime"))
+    run_time, suspended = text.duration(field["TimeUsed"]), None
+    if state.word in ("RUNNING", "SUSPENDED"):
+        suspended = _suspended(start.at, end.at, text.duration(field["TimeLimit"]))
     return QueueRow(
         id=field["JobArrayID"].strip(),
         name=field["Name"],
@@ -77,12 +82,29 @@ def _row(fields: tuple[str, ...], zone: ZoneInfo | None) -> QueueRow | None:
         submitted_at=submitted.at,
         start=start.at,
         end=end.at,
-        suspended_since=None,
-        run_time=text.duration(field["TimeUsed"]),
+        suspended_since=_since(start.at, run_time, suspended) if state.word == "SUSPENDED" else None,
+        run_time=run_time,
         restarts=text.whole_number(field["RestartCnt"]) or 0,
         exit=text.exit_status(field["exit_code"]),
         nodes=text.something(field["NodeList"]),
         tres=text.something(field["tres-alloc"]),
         completing=state.completing,
         doubtful=text.doubtful(submitted_at=submitted, start=start, end=end),
+        suspended=suspended,
     )
+
+
+def _suspended(start: datetime | None, end: datetime | None, limit: timedelta | None) -> timedelta | None:
+    """What a living job's end is off its start and limit. One whose limit was changed meanwhile shows too little."""
+    if start is None or end is None or limit is None:
+        return None
+    return max(timedelta(0), end - start - limit)
+
+
+def _since(start: datetime | None, run_time: timedelta | None, suspended: timedelta | None) -> datetime | None:
+    if start is None or run_time is None:
+        return None
+    try:
+        return start + run_time + (suspended or timedelta(0))
+    except OverflowError:
+        return None

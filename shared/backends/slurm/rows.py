@@ -27,7 +27,7 @@ class QueueRow:
 
     `state` is its first word (RUNNING, COMPLETING, …), `completing` that its epilog has not ended. `id` is text: an
     array or a heterogeneous job has more in it than a number. `start` of a pending job and `end` of a living one are
-    estimates. squeue does not say since when a job is suspended: that is None, and `run_time` stands still meanwhile.
+    estimates.
     """
 
     id: str
@@ -50,6 +50,10 @@ class QueueRow:
     completing: bool = False
     doubtful: tuple[str, ...] = ()
     """The fields of time whose text stands for no certain time, such as an hour that a zone's clocks show twice."""
+    suspended: timedelta | None = None
+    """So long it was suspended before now, or before `suspended_since`; only of a job that runs or is suspended, and
+    None where it has no time limit. Slurm puts the end of a job off by what it was suspended, which is where this and
+    `suspended_since` come from: squeue says neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ SEPARATOR = "@cut@"
 
 # The columns of `-o %i|%F|%K|%t|%T|%r|%R|%u|%P|%j|%S|%e|%l|%M|%V|%b|%Q|%E`, as far as they are asked for now.
 _SQUEUE = ["JobArrayID", "F", "K", "t", "State", "Reason", "R", "UserName", "Partition", "Name"]
-_SQUEUE += ["StartTime", "EndTime", "l", "TimeUsed", "SubmitTime", "b", "Q", "E"]
+_SQUEUE += ["StartTime", "EndTime", "TimeLimit", "TimeUsed", "SubmitTime", "b", "Q", "E"]
 _MORE = {"Comment": "comment", "RestartCnt": "restart_cnt", "exit_code": "exit_code", "NodeList": "nodes"}
 _MORE |= {"tres-alloc": "tres_alloc_str"}
 

@@ -1,6 +1,6 @@
 """What a real cluster printed in each situation is read as what it says: one row of a table for each moment."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -190,3 +190,15 @@ def test_a_name_and_a_comment_are_kept_as_they_are() -> None:
 def test_what_a_job_holds_is_kept_as_it_is() -> None:
     row = queue_rows("running.txt")[0]
     assert (row.nodes, row.tres) == ("vm", "cpu=1,mem=100M,node=1,billing=1,gres/gpu=2")
+
+
+def test_a_suspended_job_says_since_when_and_one_that_was_says_how_long() -> None:
+    """`scontrol show job` said SuspendTime=07:25:51 while it was suspended; it was resumed a second later."""
+    suspended, resumed = queue_rows("suspended.txt")
+    assert (suspended.suspended_since, suspended.suspended) == (at("07:25:51"), timedelta(0))
+    assert (resumed.suspended_since, resumed.suspended) == (None, timedelta(seconds=1))
+
+
+def test_a_job_that_has_ended_or_waits_says_nothing_of_suspensions() -> None:
+    assert queue_rows("timeout.txt")[0].suspended is None
+    assert queue_rows("pending_begintime.txt")[0].suspended is None
