@@ -102,8 +102,19 @@ class Picture:
         return self.end_known or not self.ran
 
 
+_last: tuple[Attempt, Picture] | None = None
+
+
 def picture(attempt: Attempt) -> Picture:
-    """Read an attempt's evidence."""
+    """What an attempt's evidence says. One decision asks for it several times in a row: it is read once."""
+    global _last
+    known = _last
+    if known is None or known[0] is not attempt:
+        known = _last = attempt, _read(attempt)
+    return known[1]
+
+
+def _read(attempt: Attempt) -> Picture:
     whole: dict[str, Any] = {}
     keys: dict[tuple[str, int], f.SegmentKey] = {}
     about: dict[tuple[str, int], dict[str, Any]] = {}
