@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import asyncpg
+import orjson
 
 from services.api.domain import Change
 from services.api.permitted import Around
@@ -17,7 +18,7 @@ from services.api.pipelines import INSERT_PIPELINE, PIPELINE_GONE, STEP_GONE, Lo
 from services.api.pipelines_views import gone_step
 from services.api.reads import AROUND
 from services.api.stored import SNAPSHOTS, keep_what_is_stored, release
-from shared.contracts.events import encode_event
+from shared.contracts.events import dump, encode_event
 from shared.lifecycle.record import JobRecord
 from shared.runtime.database import Database, Tx
 from shared.runtime.errors import DatabaseUnavailable, Retryable
@@ -107,8 +108,9 @@ class Entry:
     @classmethod
     def of(cls, change: Change) -> "Entry":
         """Encode a change."""
-        wire = encode_event(change.record, change.event, change.at, before=change.before)
-        stored = change.record.model_dump_json(exclude_none=True)
+        dumped = dump(change.record)
+        stored = orjson.dumps(dumped).decode()
+        wire = encode_event(change.record, change.event, change.at, before=change.before, dumped=dumped)
         return cls(change, stored, dict(with_trace(wire.headers)), wire.body)
 
 

@@ -69,14 +69,25 @@ class WireEvent(NamedTuple):
     body: bytes
 
 
-def encode_event(record: JobRecord, event: str, at: datetime, *, before: JobRecord | None = None) -> WireEvent:
+def encode_event(
+    record: JobRecord,
+    event: str,
+    at: datetime,
+    *,
+    before: JobRecord | None = None,
+    dumped: dict[str, Any] | None = None,
+) -> WireEvent:
     """The message for `event` of `record`, which changed at `at`. `before` is the record that it was: with it the event
-    carries every segment that changed, also those of earlier attempts."""
+    carries every segment that changed, also those of earlier attempts. `dumped` is what `dump` gives of the record,
+    where the caller has it already; nothing but the message is left of it."""
     attempt = record.current
     trimmed = fold_segments(attempt, kept=1, most=1)
-    body = JobEvent(
+    job = dump(record) if dumped is None else dumped
+    job.pop("earlier", None)
+    job["attempts"] = [job["attempts"][-1] if trimmed is attempt else dump(trimmed)]
+    head = JobEvent(
         type=event,
-        job=record.model_copy(update={"attempts": (trimmed,), "earlier": None}),
+        job=record,
         earlier_attempts=record.attempt - 1,
         earlier_segments=0 if trimmed.folded is None else trimmed.folded.segments,
         corrected=tuple(_corrected(before, record)),
@@ -91,7 +102,13 @@ def encode_event(record: JobRecord, event: str, at: datetime, *, before: JobReco
         "ce-time": at.isoformat(),
         "content-type": "application/json",
     }
-    return WireEvent(job_subject(record.tenant, event), msg_id, headers, _body(body))
+    data = dump(head, without={"job"}) | {"job": job}
+    return WireEvent(job_subject(record.tenant, event), msg_id, headers, _body(data))
+
+
+def dump(model: Frozen, *, without: set[str] | None = None) -> dict[str, Any]:
+    """A model as JSON's objects: what is not set is left out."""
+    return model.model_dump(mode="json", exclude=without, exclude_none=True)
 
 
 def decode_event(body: bytes) -> JobEvent:
@@ -115,8 +132,7 @@ def _corrected(before: JobRecord | None, after: JobRecord) -> Iterator[Corrected
                 yield Corrected(attempt=attempt.number, segment=segment)
 
 
-def _body(event: JobEvent) -> bytes:
-    data = event.model_dump(mode="json", exclude_none=True)
+def _body(data: dict[str, Any]) -> bytes:
     job = data["job"]
     attempt = job["attempts"][0]
     newest = attempt["segments"][-1]["key"] if attempt["segments"] else None
