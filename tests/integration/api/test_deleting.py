@@ -176,9 +176,7 @@ async def test_steps_are_deleted_from_the_last_on_while_one_could_be_retried(
     assert (await rin.get(f"/v1/pipelines/{pipeline['id']}")).status_code == 404
 
 
-async def test_a_pipeline_that_has_ended_is_deleted_as_one(
-    play: Play, rin: httpx.AsyncClient, tmp_path: Path
-) -> None:
+async def test_a_pipeline_that_has_ended_is_deleted_as_one(play: Play, rin: httpx.AsyncClient, tmp_path: Path) -> None:
     digest = await play.upload(b"code")
     steps = [{"name": name, "spec": {"command": ["true"], "snapshot": digest}} for name in ("train", "export")]
     pipeline = (await rin.post("/v1/pipelines", json={"steps": steps})).json()
