@@ -109,7 +109,7 @@ def _of_queue(row: QueueRow) -> Segment:
     word = "COMPLETING" if row.completing else row.state
     known = state_row(word)
     started = known is not None and known.means not in (Means.WAITS, Means.HELD)
-    suspended = 0
+    suspended = 0 if row.suspended is None else round(row.suspended.total_seconds() * 1000)
     if row.start is not None and row.run_time is not None and row.end is not None and is_ended(known):
         suspended = max(0, round(((row.end - row.start) - row.run_time).total_seconds() * 1000))
     return Segment(

@@ -34,6 +34,7 @@ def queued(
     restarts: int = 0,
     run_time: float | None = None,
     suspended_since: float | None = None,
+    suspended: float | None = None,
     completing: bool = False,
 ) -> QueueRow:
     """A row of the controller."""
@@ -55,6 +56,7 @@ def queued(
         nodes=None,
         tres=None,
         completing=completing,
+        suspended=None if suspended is None else timedelta(seconds=suspended),
     )
 
 

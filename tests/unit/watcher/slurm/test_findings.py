@@ -126,6 +126,8 @@ def test_each_segment_is_remembered_by_a_name_of_its_own() -> None:
 def test_suspended_time_is_told_apart() -> None:
     [(_, running)] = told(seen(queued("SUSPENDED", start=0, suspended_since=3600)))
     assert running["suspended_since"] == at(3600).isoformat()
+    [(_, again)] = told(seen(queued("RUNNING", start=0, suspended=7200)))
+    assert (again["suspended_since"], again["suspended_ms"]) == (None, 7_200_000)
     end = the_end(seen(queued("COMPLETED", exit="0:0", start=0, end=12_600, run_time=5400)))
     assert end["suspended_ms"] == 7_200_000
     assert the_end(seen(None, (accounted("CANCELLED", start=0, end=9, suspended=2),)))["suspended_ms"] == 2000
