@@ -82,16 +82,19 @@ async def test_resumed_it_finds_what_it_left_over_the_same_snapshot(world: World
         here = tree(await staged(world, job), {"model/step": "7", "scratch": ""})
         (here / "model").chmod(0o700)
         os.utime(here / "model/step", ns=(0, 10**18 + 7))
+        os.link(here / "model/step", here / "model/best")
+        (here / "model/self").symlink_to(".")
         await pause(world, job)
         await paused(world, job, ran=True)
         await resume(world, job)
         here = await staged(world, job)
-        assert listing(here) == {"train.py": b"", "model/step": b"7"}
+        assert listing(here) == {"train.py": b"", "model/step": b"7", "model/best": b"7"}
         assert here.parent.name == "a2"
         assert ((here / "model/step").stat().st_mtime_ns, (here / "model").stat().st_mode & 0o777) == (
             10**18 + 7,
             0o700,
         )
+        assert os.readlink(here / "model/self") == "."
         submitted = made_at_ms(job) * 10**6
         assert (here / "train.py").stat().st_mtime_ns == submitted, "older than whatever is made from it"
         assert (await shown(world, job)).attempt == 1, "while it runs those of the attempt before are shown"
@@ -101,7 +104,7 @@ async def test_resumed_it_finds_what_it_left_over_the_same_snapshot(world: World
         manifest = await shown(world, job)
         assert (manifest.attempt, world.content(manifest, "model/step")) == (2, b"9")
         await resume(world, job)
-        assert listing(await staged(world, job)) == {"train.py": b"", "model/step": b"9"}
+        assert listing(await staged(world, job)) == {"train.py": b"", "model/step": b"9", "model/best": b"9"}
 
 
 @pytest.mark.parametrize("when", ["waits at a gate", "is staged"])
