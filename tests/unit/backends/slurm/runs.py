@@ -68,6 +68,15 @@ class Attempt:
         path.write_bytes(os.fsencode(text))
         return path
 
+    def submit_with(self, order: Order, tool: str, text: str) -> Path:
+        """Submit a script for which a tool of the node is another one."""
+        place = self.directory.parent / "bin"
+        place.mkdir()
+        (place / tool).write_text(f"#!/bin/sh\n{text}\n")
+        (place / tool).chmod(0o755)
+        prepare(order)
+        return self.spool(script(order).replace("PATH=/usr/local/sbin:", f"PATH={place}:/usr/local/sbin:"))
+
     def start(
         self, path: Path, job: str = "7", restart: int = 0, more: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:

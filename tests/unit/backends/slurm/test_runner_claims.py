@@ -10,7 +10,7 @@ import pytest
 
 from shared.backends.slurm import script as script_module
 from shared.backends.slurm.layout import CLAIM, REVOKED, claim_name, environment_name
-from shared.backends.slurm.script import CLAIMED_ELSEWHERE, NOT_CLAIMED, script
+from shared.backends.slurm.script import CLAIMED_ELSEWHERE, NOT_CLAIMED
 from tests.servers import wait_until
 from tests.unit.backends.slurm.runs import Attempt, is_running
 
@@ -159,35 +159,22 @@ def test_a_revoked_attempt_runs_nothing_and_keeps_its_claim(attempt: Attempt) ->
     assert (attempt.directory / environment_name("t1")).read_bytes() == b""
 
 
-def test_whoever_revokes_sees_a_claim_or_nothing_runs(attempt: Attempt) -> None:
+def test_a_revocation_in_the_moment_of_the_claim_is_seen(attempt: Attempt) -> None:
     """The runner claims and then looks, the launcher revokes and then looks: one of them sees the other."""
-    process = attempt.start(attempt.submit(attempt.order(*LEDGER)))
-    time.sleep(random.random() * 0.05)
-    (attempt.directory / REVOKED).touch()
-    unclaimed = not (attempt.directory / CLAIM).exists()
-    attempt.end(process)
-    assert not (unclaimed and ran(attempt))
-
-
-def _fake_ln(attempt: Attempt, text: str) -> Path:
-    """A script whose ln is another one."""
-    bin_directory = attempt.directory.parent / "bin"
-    bin_directory.mkdir()
-    (bin_directory / "ln").write_text(f"#!/bin/sh\n{text}\n")
-    (bin_directory / "ln").chmod(0o755)
-    attempt.submit(order := attempt.order(*LEDGER))
-    changed = script(order).replace("PATH=/usr/local/sbin:", f"PATH={bin_directory}:/usr/local/sbin:")
-    return attempt.spool(changed)
+    revokes = f'touch "{attempt.directory}/{REVOKED}"; exec /usr/bin/ln "$@"'
+    path = attempt.submit_with(attempt.order(*LEDGER), "ln", revokes)
+    assert attempt.end(attempt.start(path))[0] == CLAIMED_ELSEWHERE
+    assert ran(attempt) == 0
 
 
 def test_a_claim_is_ours_though_the_file_servers_answer_was_lost(attempt: Attempt) -> None:
-    path = _fake_ln(attempt, '/usr/bin/ln "$@"; exec /usr/bin/ln "$@"')
+    path = attempt.submit_with(attempt.order(*LEDGER), "ln", '/usr/bin/ln "$@"; exec /usr/bin/ln "$@"')
     assert attempt.end(attempt.start(path)) == (0, "")
     assert ran(attempt) == 1
 
 
 def test_a_claim_is_not_ours_because_ln_says_so(attempt: Attempt) -> None:
-    path = _fake_ln(attempt, "exit 0")
+    path = attempt.submit_with(attempt.order(*LEDGER), "ln", "exit 0")
     assert attempt.end(attempt.start(path))[0] == NOT_CLAIMED
     assert ran(attempt) == 0
 

@@ -44,7 +44,8 @@ def hears(attempt: Attempt, *what: str) -> Callable[[], bool]:
 
 
 def test_slurms_term_is_recorded_and_then_passed_on(attempt: Attempt) -> None:
-    process = attempt.start(attempt.submit(attempt.order("sh", "-c", HEARS)))
+    order = attempt.order("sh", "-c", HEARS)
+    process = attempt.start(attempt.submit_with(order, "mv", 'sleep 0.3; exec /usr/bin/mv "$@"'))
     attempt.await_file("pid")
     process.terminate()
     assert attempt.end(process)[0] == 9
