@@ -39,7 +39,7 @@ _MORE_SECONDS: Final = 2.0
 _MOST_JOBS: Final = 200
 _LOOK_SECONDS: Final = 0.3
 _SHOWN: Final = 8
-_COSTLY: Final = Fault("supervisor", "exit.before")
+_COSTLY: Final = Fault("supervisor", "exit.before", times=3)
 _number = itertools.count(1)
 
 
