@@ -7,6 +7,7 @@ from typing import Final
 from services.watcher.capacity import CLUSTER, CapacityReports
 from services.watcher.handlers import JobEvents
 from services.watcher.idling import Idling
+from services.watcher.local import LocalEyes
 from services.watcher.logs import read
 from services.watcher.observing import Observing
 from services.watcher.restoring import Restoring
@@ -82,9 +83,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     )
     observing = Observing(
         store,
-        Observer(backend.root).observe,
-        backend,
-        words,
+        LocalEyes(Observer(backend.root).observe, backend, words),
         restoring,
         service.clock,
         service.log,

@@ -6,6 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from shared.backends.clusters import LOCAL
 from shared.backends.local.records import ExitRecord
 from shared.backends.local.sightings import LocalState, Seen
 from shared.lifecycle.duties import Duty, duties
@@ -126,7 +127,8 @@ def _created_at(seen: Seen) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a record asks: whether the end of this attempt is owed, by what name the backend knows it, after how long
+    """What a record asks: whether the end of this attempt is owed, by what name the
+    backend of its cluster knows it, after how long
     without use it is to be suspended (None: never), and not before when."""
 
     job: str
@@ -137,6 +139,7 @@ class Watch:
     owed: bool
     submission: str | None
     accepted_at: datetime | None
+    cluster: str = LOCAL
     idle_seconds: int | None = None
     snoozed_until: datetime | None = None
 
@@ -171,6 +174,7 @@ def watch(record: JobRecord) -> Watch:
         owed=Duty.OBSERVE in duties(record),
         submission=None if seen.latest is None else seen.latest.submission,
         accepted_at=accepted_at,
+        cluster=record.backend.cluster or LOCAL,
         idle_seconds=None if desk is None else desk.idle_suspend_seconds,
         snoozed_until=None if desk is None else desk.snoozed_until,
     )

@@ -9,6 +9,7 @@ from services.watcher.domain import Finding
 from services.watcher.idle import Idle, InUse, Limits, judge, shown
 from services.watcher.observing import Lead
 from services.watcher.store import Resting, Store
+from shared.backends.clusters import LOCAL
 from shared.backends.local.activity import Activity, read_activity
 from shared.lifecycle.commands import IDLE_POLICY
 from shared.runtime.clock import Clock
@@ -45,7 +46,7 @@ class Idling:
         number = self._lease.epoch if self._lease.held else None
         if number is None or not (resting := await self._store.resting()):
             return
-        lead = Lead(self._lease, number, self._epoch())
+        lead = Lead(self._lease, number, self._epoch(), LOCAL)
         read = await asyncio.to_thread(self._read, resting)
         now = self._clock.now()
         found: list[Finding] = []

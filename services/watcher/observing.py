@@ -4,22 +4,19 @@ One replica observes, under the lease "observe"; what it tells commits only whil
 one of them begins where the tables say that it stood.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Generic
 
 from opentelemetry.metrics import Meter
 
 from services.watcher.absence import Absences, Key
-from services.watcher.domain import Finding, is_alive
+from services.watcher.domain import Finding
+from services.watcher.eyes import Eyes, Observed, S
 from services.watcher.restoring import Restoring
 from services.watcher.store import Expected, Store
-from services.watcher.words import Words
-from shared.backends.local.client import LocalClient
 from shared.backends.local.messages import CouldNotAsk
-from shared.backends.local.sightings import Observation, Seen
 from shared.runtime import failpoints
 from shared.runtime.clock import Clock
 from shared.runtime.database import Tx
@@ -32,11 +29,12 @@ _TOLD_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The time for which this replica observes: one number of the lease, facts told in one epoch."""
+    """The time for which this replica observes a cluster: one number of the lease, facts told in one epoch."""
 
     lease: Lease
     number: int
     epoch: int
+    cluster: str
 
     async def check(self, tx: Tx) -> None:
         """As `Term` says."""
@@ -44,27 +42,25 @@ class Lead:
 
 
 @dataclass
-class Memory:
+class Memory(Generic[S]):
     """What is known between two looks of one lead, made anew from the tables by the next."""
 
     lead: Lead
     absences: Absences
-    told: dict[str, Seen] = field(default_factory=dict)
+    told: dict[str, S] = field(default_factory=dict)
     last_seen: dict[Key, datetime] = field(default_factory=dict)
-    observation: Observation | None = None
+    observation: Observed[S] | None = None
     judged_at: datetime | None = None
     problem: str | None = None
 
 
-class Observing:
-    """One cluster's eyes."""
+class Observing(Generic[S]):
+    """Tells what the eyes of one cluster show."""
 
     def __init__(
         self,
         store: Store,
-        observe: Callable[[], Observation],
-        backend: LocalClient,
-        words: Words,
+        eyes: Eyes[S],
         restoring: Restoring,
         clock: Clock,
         log: Log,
@@ -75,16 +71,14 @@ class Observing:
         lost_after: timedelta,
     ) -> None:
         self._store = store
-        self._observe = observe
-        self._backend = backend
-        self._words = words
+        self._eyes = eyes
         self._restoring = restoring
         self._clock = clock
         self._log = log
         self._lease = lease
         self._epoch = epoch
         self._lost_after = lost_after
-        self._memory: Memory | None = None
+        self._memory: Memory[S] | None = None
         self._blind = meter.create_counter("tidegate_incomplete_observations", description="Looks that were not whole")
         self._told = meter.create_counter("tidegate_sightings_told", description="Facts told about submissions")
 
@@ -107,16 +101,18 @@ class Observing:
         except LeaseLost as lost:
             self._stand_by(str(lost))
 
-    async def _remembered(self) -> Memory | None:
+    async def _remembered(self) -> Memory[S] | None:
         """What this replica knows as the observer; None while another one is."""
         number = self._lease.epoch if self._lease.held else None
         if number is None:
             self._memory = None
         elif self._memory is None or self._memory.lead.number != number:
             counted = {
-                one.key: timedelta(milliseconds=one.absent_ms) for one in await self._store.expected() if one.absent_ms
+                one.key: timedelta(milliseconds=one.absent_ms)
+                for one in await self._store.expected(self._eyes.cluster)
+                if one.absent_ms
             }
-            lead = Lead(self._lease, number, self._epoch())
+            lead = Lead(self._lease, number, self._epoch(), self._eyes.cluster)
             self._memory = Memory(lead, Absences(self._lost_after, counted))
         return self._memory
 
@@ -124,15 +120,15 @@ class Observing:
         self._memory = None
         self._log.info("another replica observes", why=why)
 
-    async def _look(self, memory: Memory) -> bool:
+    async def _look(self, memory: Memory[S]) -> bool:
         at = self._clock.now()
-        observation = await asyncio.to_thread(self._observe)
+        observation = await self._eyes.observe()
         failpoints.reach("observe.after")
         self._note_whether_whole(memory, observation)
         if observation is not memory.observation:
             await self._tell(memory, observation, at)
             memory.observation = observation
-        alive = {(seen.job, seen.attempt) for seen in observation.submissions if is_alive(seen)}
+        alive = {(seen.job, seen.attempt) for seen in observation.submissions if self._eyes.is_alive(seen)}
         if observation.complete:
             if self._restoring.under_way:
                 await self._restoring.once(memory.lead, at)
@@ -141,35 +137,39 @@ class Observing:
             await self._judge(memory, alive, at)
         return bool(alive)
 
-    def _note_whether_whole(self, memory: Memory, observation: Observation) -> None:
+    def _note_whether_whole(self, memory: Memory[S], observation: Observed[S]) -> None:
         if observation.complete:
             memory.problem = None
             return
         self._blind.add(1)
         memory.absences.blind()
         if observation.problem != memory.problem:
-            self._log.warning("the backend could not be observed: no state changes", why=observation.problem)
+            self._log.warning(
+                "the backend could not be observed: no state changes",
+                cluster=self._eyes.cluster,
+                why=observation.problem,
+            )
             memory.problem = observation.problem
 
-    async def _tell(self, memory: Memory, observation: Observation, at: datetime) -> None:
+    async def _tell(self, memory: Memory[S], observation: Observed[S], at: datetime) -> None:
         """Report what changed since the last look; what cannot be committed now is told at the next."""
         shown = {seen.submission: seen for seen in observation.submissions}
         changed = [seen for seen in shown.values() if memory.told.get(seen.submission) is not seen]
         for start in range(0, len(changed), _TOLD_AT_ONCE):
             part = changed[start : start + _TOLD_AT_ONCE]
-            self._told.add(await self._store.tell(memory.lead, self._words.found(part), at))
+            self._told.add(await self._store.tell(memory.lead, self._eyes.found(part), at))
             memory.told.update((seen.submission, seen) for seen in part)
         if observation.complete:
             for submission in memory.told.keys() - shown.keys():
                 del memory.told[submission]
 
-    async def _judge(self, memory: Memory, alive: set[Key], at: datetime) -> None:
+    async def _judge(self, memory: Memory[S], alive: set[Key], at: datetime) -> None:
         """Count how long what should be there is absent, and report what is lost."""
         before = memory.judged_at
         if before is not None and timedelta(0) <= at - before < timedelta(seconds=_ABSENCE_SECONDS):
             return
         memory.judged_at = at
-        expected = {one.key: one for one in await self._store.expected()}
+        expected = {one.key: one for one in await self._store.expected(self._eyes.cluster)}
         lost = memory.absences.observed(at, alive, {key: one.accepted_at for key, one in expected.items()})
         for key in sorted(lost):
             await self._confirm(memory, expected[key], at)
@@ -177,18 +177,18 @@ class Observing:
             key: seen_at for key, seen_at in memory.last_seen.items() if key in alive or key in expected
         }
 
-    async def _confirm(self, memory: Memory, one: Expected, at: datetime) -> None:
+    async def _confirm(self, memory: Memory[S], one: Expected, at: datetime) -> None:
         """A last look at everything there is a record of, released ones too; without an end, it is lost."""
         try:
-            known = await self._backend.find(one.job, one.attempt)
+            known = await self._eyes.find(one.job, one.attempt)
         except CouldNotAsk as error:
             self._log.warning("a lost submission could not be looked for", job=one.job, why=str(error))
             return
-        ends = self._words.found(seen for seen in known if seen.exit is not None)
+        ends = [finding for finding in self._eyes.found(known) if finding.kind == "exited"]
         if ends:
             await self._store.tell(memory.lead, ends, at)
             return
-        if any(is_alive(seen) for seen in known):
+        if any(map(self._eyes.is_alive, known)):
             return
         last = max((seen_at for seen_at in (memory.last_seen.get(one.key), one.last_seen_at) if seen_at), default=None)
         fact = {"tenant": one.tenant, "last_seen_at": None if last is None else last.isoformat()}

@@ -12,20 +12,18 @@ from shared.lifecycle.facts import FACT
 from shared.runtime.database import Database, Tx
 from shared.runtime.outbox import Outgoing
 
-SOURCE: Final = "watcher/local"
-
 # Guarded: an older version of the record, and one of an attempt that a newer one has followed, change nothing.
 _WATCH: Final = """
 INSERT INTO watched
-    (job, attempt, tenant, epoch, seq, submission, accepted_at, over, answers, idle_seconds, snoozed_until)
-SELECT job, attempt, tenant, epoch, seq, submission, accepted_at, over, 0, idle_seconds, snoozed_until
+    (job, attempt, tenant, cluster, epoch, seq, submission, accepted_at, over, answers, idle_seconds, snoozed_until)
+SELECT job, attempt, tenant, cluster, epoch, seq, submission, accepted_at, over, 0, idle_seconds, snoozed_until
 FROM unnest($1::text[], $2::integer[], $3::text[], $4::integer[], $5::bigint[], $6::text[], $7::timestamptz[],
-            $8::boolean[], $9::integer[], $10::timestamptz[])
-     AS given (job, attempt, tenant, epoch, seq, submission, accepted_at, over, idle_seconds, snoozed_until)
+            $8::boolean[], $9::integer[], $10::timestamptz[], $11::text[])
+     AS given (job, attempt, tenant, epoch, seq, submission, accepted_at, over, idle_seconds, snoozed_until, cluster)
 WHERE NOT EXISTS (SELECT FROM watched AS newer WHERE newer.job = given.job AND newer.attempt > given.attempt)
 ORDER BY job, attempt
 ON CONFLICT (job, attempt) DO UPDATE
-SET epoch = excluded.epoch, seq = excluded.seq, over = excluded.over,
+SET epoch = excluded.epoch, seq = excluded.seq, over = excluded.over, cluster = excluded.cluster,
     submission = coalesce(excluded.submission, watched.submission), accepted_at = excluded.accepted_at,
     idle_seconds = excluded.idle_seconds, snoozed_until = excluded.snoozed_until
 WHERE (watched.epoch, watched.seq) < (excluded.epoch, excluded.seq)
@@ -45,7 +43,7 @@ RETURNING watched.job, watched.attempt
 """
 # An end says more than a loss, a loss more than a start: one answer per attempt. Idleness is no progress.
 _ANSWERS: Final = """
-SELECT DISTINCT ON (job, attempt) job, attempt, kind, n, at, fact, sightings.epoch, answers
+SELECT DISTINCT ON (job, attempt) job, attempt, kind, n, at, fact, sightings.epoch, answers, watched.cluster
 FROM sightings JOIN watched USING (job, attempt) JOIN unnest($1::text[], $2::integer[]) AS key (job, attempt)
      USING (job, attempt)
 WHERE kind IN ('seen_running', 'exited', 'lost')
@@ -67,7 +65,7 @@ RETURNING job, attempt, kind, n, at, fact, epoch
 _TAKE_BACK: Final = "DELETE FROM sightings WHERE submission = ANY ($1::text[]) AND kind = 'seen_running'"
 _EXPECTED: Final = """
 SELECT job, attempt, tenant, submission, accepted_at, last_seen_at, absent_ms
-FROM watched WHERE NOT over AND NOT EXISTS (
+FROM watched WHERE cluster = $1 AND NOT over AND NOT EXISTS (
     SELECT FROM sightings
     WHERE sightings.job = watched.job AND sightings.attempt = watched.attempt AND kind IN ('exited', 'lost')
 )
@@ -144,7 +142,11 @@ class Resting:
 
 
 class Term(Protocol):
-    """The time for which one replica observes for all: what it tells is told only within it."""
+    """The time for which one replica observes a cluster for all: what it tells is told only within it."""
+
+    @property
+    def cluster(self) -> str:
+        """Where it looks."""
 
     @property
     def epoch(self) -> int:
@@ -174,6 +176,7 @@ class Store:
             [not watch.owed for watch in watches],
             [watch.idle_seconds for watch in watches],
             [watch.snoozed_until for watch in watches],
+            [watch.cluster for watch in watches],
         )
         return {(row["job"], row["attempt"]) for row in rows}
 
@@ -194,7 +197,7 @@ class Store:
             if asked:
                 keys = ([row["job"] for row in asked], [row["attempt"] for row in asked])
                 rows = await tx.fetch(_ANSWERS, *keys)
-                await tx.enqueue([_outgoing(row, answer=row["answers"]) for row in rows])
+                await tx.enqueue([_outgoing(row, row["cluster"], answer=row["answers"]) for row in rows])
 
     async def tell(self, term: Term, found: Sequence[Finding], at: datetime) -> int:
         """Report what is new or has changed; how many facts that were."""
@@ -210,9 +213,9 @@ class Store:
             await tx.execute(_TAKE_BACK, [finding.submission for finding in found])
         return count
 
-    async def expected(self) -> list[Expected]:
-        """Every attempt whose end is owed and was not told."""
-        return [Expected(**dict(row)) for row in await self.database.fetch(_EXPECTED)]
+    async def expected(self, cluster: str) -> list[Expected]:
+        """Every attempt on a cluster whose end is owed and was not told."""
+        return [Expected(**dict(row)) for row in await self.database.fetch(_EXPECTED, cluster)]
 
     async def resting(self) -> list[Resting]:
         """Every workstation that may be suspended for being idle, and is not known to have ended."""
@@ -255,18 +258,18 @@ class Store:
             at,
             term.epoch,
         )
-        await tx.enqueue([_outgoing(row) for row in sorted(rows, key=lambda row: int(row["n"]))])
+        await tx.enqueue([_outgoing(row, term.cluster) for row in sorted(rows, key=lambda row: int(row["n"]))])
         return len(rows)
 
 
-def _outgoing(row: Mapping[str, Any], *, answer: int | None = None) -> Outgoing:
+def _outgoing(row: Mapping[str, Any], cluster: str, *, answer: int | None = None) -> Outgoing:
     head = {
         "kind": row["kind"],
         "job": row["job"],
         "attempt": row["attempt"],
         "version": {"epoch": row["epoch"], "n": row["n"]},
         "at": row["at"],
-        "source": SOURCE,
+        "source": f"watcher/{cluster}",
     }
     wire = encode_fact("watcher", FACT.validate_python(row["fact"] | head), answer=answer)
     return Outgoing(wire.subject, wire.msg_id, wire.key, wire.body)

@@ -30,6 +30,7 @@ class Watched(Base, table=True):
     job: str = Field(sa_column=Column(Text, primary_key=True))
     attempt: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
     tenant: str = Field(sa_column=Column(Text, nullable=False))
+    cluster: str = Field(sa_column=Column(Text, nullable=False, server_default=text("'local'")))
     epoch: int
     seq: int = Field(sa_column=Column(BigInteger, nullable=False))
     submission: str | None = Field(sa_column=Column(Text))

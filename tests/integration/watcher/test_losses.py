@@ -54,9 +54,9 @@ async def test_a_dead_supervisor_is_lost_after_a_minute_of_looking(world: World)
 async def test_time_in_which_nobody_could_look_does_not_count(world: World) -> None:
     clock, watcher, _, _ = await gone(world)
     await looks(clock, watcher, 40)
-    observe, watcher.observing._observe = watcher.observing._observe, lambda: blind("no")
+    observe, watcher.eyes._observe = watcher.eyes._observe, lambda: blind("no")
     await looks(clock, watcher, 600)
-    watcher.observing._observe = observe
+    watcher.eyes._observe = observe
     await looks(clock, watcher, 15)
     assert await world.facts() == []
     await looks(clock, watcher, 10)
@@ -65,11 +65,11 @@ async def test_time_in_which_nobody_could_look_does_not_count(world: World) -> N
 
 async def test_the_time_around_a_look_that_failed_does_not_count(world: World) -> None:
     clock, watcher, _, _ = await gone(world)
-    observe = watcher.observing._observe
+    observe = watcher.eyes._observe
     for _ in range(80):
-        watcher.observing._observe = lambda: blind("now and then")
+        watcher.eyes._observe = lambda: blind("now and then")
         await looks(clock, watcher, 1)
-        watcher.observing._observe = observe
+        watcher.eyes._observe = observe
         await looks(clock, watcher, 1)
     assert await world.facts() == []
 
@@ -149,7 +149,7 @@ async def test_who_is_seen_again_after_a_loss_is_told_anew(world: World) -> None
     async def none_found(*given: Any) -> tuple[()]:
         return ()
 
-    watcher.observing._backend.find = none_found  # type: ignore[method-assign,assignment] # no record, released or not
+    watcher.eyes.find = none_found  # type: ignore[method-assign,assignment] # no record, released or not
     clock.advance(timedelta(seconds=1))
     await watcher.handle(job.again())
     await watcher.look()

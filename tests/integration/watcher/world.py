@@ -10,6 +10,7 @@ from opentelemetry import metrics
 
 from services.watcher.handlers import JobEvents
 from services.watcher.idling import Idling
+from services.watcher.local import LocalEyes
 from services.watcher.observing import Observing
 from services.watcher.restoring import Restoring
 from services.watcher.store import Store
@@ -48,11 +49,10 @@ class Watcher:
             standing=lambda: world.standing,
             in_step=world.mark_in_step,
         )
+        self.eyes = LocalEyes(observe or Observer(world.backend.client.root).observe, world.backend.client, self.words)
         self.observing = Observing(
             self.store,
-            observe or Observer(world.backend.client.root).observe,
-            world.backend.client,
-            self.words,
+            self.eyes,
             self.restoring,
             world.clock,
             log,
