@@ -111,14 +111,17 @@ async def test_nothing_that_acts_on_the_whole_address_is_passed(
     assert all(WITHHELD.values()), "each has its reason"
 
 
-async def test_what_is_no_answer_of_http_is_said_to_be_none(
+async def test_what_is_no_answer_of_http_is_said_to_be_none_and_each_connection_is_let_go(
     api: RunningApi, rin: httpx.AsyncClient, desk: str, watcher: Watcher
 ) -> None:
-    said = b""
+    said, let_go = b"", 0
 
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal let_go
         await reader.readuntil(b"\r\n\r\n")
         writer.write(said)
+        await reader.read()
+        let_go += 1
         writer.close()
 
     async with await asyncio.start_server(answers, "127.0.0.1", 0) as server:
@@ -129,6 +132,7 @@ async def test_what_is_no_answer_of_http_is_said_to_be_none(
         said = b"HTTP/1.1 200 OK\r\nX-Odd: a\x01b\r\nX-Good: 1\r\nContent-Length: 0\r\n\r\n"
         headers = (await rin.get(to(desk))).headers
         assert ("x-odd" in headers, headers["x-good"]) == (False, "1")
+        await eventually(lambda: _is(let_go == 4), "each to be closed")
 
 
 async def test_an_upload_may_take_any_time_and_then_the_answer_has_its_own(
