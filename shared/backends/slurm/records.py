@@ -86,9 +86,10 @@ class Exit:
 
     `ran` is False when the command never started: `reason` says why (command_not_found, cannot_execute,
     working_directory_missing, working_directory_unreachable, environment_missing, revoked, stopped_before_start,
-    supervisor_failed). Of a command that ran, `reason` is None or superseded (a later run of the same Slurm job had
-    claimed, so this one was killed), and exactly one of `code` and `signal` is set. `ended_at` is `started_at` and the
-    duration on a clock that nobody sets.
+    supervisor_failed). Of a command that ran, `reason` is None, supervisor_failed (how it ended was lost), or
+    superseded (a later run of the same Slurm job had claimed, so this one was killed). Exactly one of `code` and
+    `signal` is set.
+    `ended_at` is `started_at` and the duration on a clock that nobody sets.
     """
 
     run: Run

@@ -354,10 +354,28 @@ tg_start() {
 # Returns when it is reaped. A trap ends a wait early.
 tg_await() {
     while :; do
+        # bash reaps it before a wait: then jobs is to be asked first, as after a wait that a trap has ended.
+        tg_status=145
+        [ -z "${BASH_VERSION-}" ] || kill -s 0 "$tg_pid" 2>/dev/null || break
         wait "$tg_pid"
         tg_status=$?
         kill -s 0 "$tg_pid" 2>/dev/null || break
     done
+}
+
+# Sets tg_code where what jobs has told says that it ended with one.
+tg_read_jobs() {
+    while IFS= read -r tg_line; do
+        case $tg_line in
+            *" $tg_pid Done("*)
+                tg_code=${tg_line#*" $tg_pid Done("}
+                tg_code=${tg_code%%")"*}
+                ;;
+            *" $tg_pid Done"*) tg_code=0 ;;
+            # bash has reaped it and does not know: seen once in sixty storms of signals. It must not look like an end.
+            *" $tg_pid Running"*) tg_reason=supervisor_failed tg_code=126 ;;
+        esac
+    done <"$tg_scratch"
 }
 
 # The run
@@ -458,24 +476,23 @@ tg_over=1
 
 # It is reaped. What wait said may have been a trap's, and says not whether 137 was a code or a signal; jobs does. bash
 # forgets a job that was waited for, dash one that jobs has shown. Where it has been forgotten, 137 was a signal.
-tg_code=$tg_status tg_killed_by=null
+tg_code=$tg_status tg_killed_by=null tg_reason=null
 if [ "$tg_status" -gt 128 ]; then
     tg_scratch=$tg_here/.exit.$tg_restart.json.$tg_mine
-    [ -z "${BASH_VERSION-}" ] || jobs -l >"$tg_scratch"
-    wait "$tg_pid" 2>/dev/null
-    tg_again=$?
-    [ "$tg_again" -eq 127 ] || tg_status=$tg_again
-    [ "${BASH_VERSION-}" ] || jobs -l >"$tg_scratch"
     tg_code=null
-    while IFS= read -r tg_line; do
-        case $tg_line in
-            *" $tg_pid Done("*)
-                tg_code=${tg_line#*" $tg_pid Done("}
-                tg_code=${tg_code%%")"*}
-                ;;
-            *" $tg_pid Done"*) tg_code=0 ;;
-        esac
-    done <"$tg_scratch"
+    if [ "${BASH_VERSION-}" ]; then
+        jobs -l >"$tg_scratch"
+        tg_read_jobs
+    fi
+    if [ "$tg_reason" = null ]; then
+        wait "$tg_pid" 2>/dev/null
+        tg_again=$?
+        [ "$tg_again" -eq 127 ] || tg_status=$tg_again
+    fi
+    if [ -z "${BASH_VERSION-}" ]; then
+        jobs -l >"$tg_scratch"
+        tg_read_jobs
+    fi
     if [ "$tg_code" = null ]; then
         tg_killed_by=$((tg_status - 128))
     else
@@ -485,7 +502,6 @@ fi
 
 tg_wake
 kill -s KILL -- "-$tg_pid" 2>/dev/null
-tg_reason=null
 if [ "$tg_stale" ]; then
     tg_reason=superseded
 elif { [ "$tg_status" -eq 126 ] || [ "$tg_status" -eq 127 ]; } && tg_is_without_interpreter; then
