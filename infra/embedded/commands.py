@@ -38,9 +38,22 @@ def up(options: Options) -> int:
     """
     home = Home.at(options.home)
     options = replace(options, home=home.root)
+    if options.clusters is not None:
+        clusters = options.clusters.absolute()
+        options = replace(options, clusters=clusters)
+        if (wrong := _wrong_clusters(clusters)) is not None:
+            print(f"tidegate up: {wrong}", file=sys.stderr)
+            return REFUSED
     with home.refusing():
         if is_running(home):
             return _already_running(home, options)
+        before = State.read(home)
+        if before is not None and before.clusters is not None and options.clusters is None:
+            print(
+                f"started without --clusters {before.clusters}, which it had before: what runs there is not looked "
+                "after until it is started with it again",
+                file=sys.stderr,
+            )
         if options.detach:
             return _detached(home, options)
     return serve(options)
@@ -150,6 +163,17 @@ def _detached(home: Home, options: Options) -> int:
     return FAILED
 
 
+def _wrong_clusters(path: Path) -> str | None:
+    """Why the services could not read this file."""
+    from shared.backends.clusters import WrongClusters, read  # twice the memory of a supervisor without it
+
+    try:
+        read(path)
+    except WrongClusters as error:
+        return str(error)
+    return None
+
+
 def _not_ready(home: Home) -> list[str]:
     state = State.read(home)
     lines = []
@@ -179,6 +203,8 @@ def _already_running(home: Home, options: Options) -> int:
     state = State.read(home)
     if state is not None and options.http_port not in (None, state.ports.get("http")):
         differing.append(f"--http-port {options.http_port} (it has {state.ports.get('http', 'not said yet')})")
+    if state is not None and options.clusters is not None and str(options.clusters) != state.clusters:
+        differing.append(f"--clusters {options.clusters} (it has {state.clusters or 'none'})")
     if state is not None and options.allow_tenants and not state.many_tenants:
         differing.append("--allow-tenants (it has one tenant)")
     differing += [

@@ -106,6 +106,16 @@ class Home:
             folder.mkdir(exist_ok=True)
             folder.chmod(0o700)
 
+    @property
+    def deployment(self) -> str:
+        """Its name among those that share a Slurm cluster: made the first time, the same ever after."""
+        path = self.root / "deployment"
+        try:
+            return path.read_text()
+        except FileNotFoundError:
+            write_private(path, f"tidegate-{secrets.token_hex(3)}")
+            return path.read_text()
+
     def secret(self, name: str, prefix: str = "") -> str:
         """A random word of this home: made the first time, the same ever after."""
         path = self.secrets / name

@@ -19,13 +19,19 @@ class Options:
     """Jobs that run at once on this machine; None leaves it to the runner host."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many processes each service has; one where it is not named."""
+    clusters: Path | None = None
+    """The file that names Slurm clusters, see `shared/backends/clusters.py`."""
     detach: bool = False
     allow_tenants: bool = False
     """More than one tenant also without root, where their jobs run under one uid and can read each other's files."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"home": str(self.home)}
+        return asdict(self) | {
+            "home": str(self.home),
+            "clusters": None if self.clusters is None else str(self.clusters),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**(dict(value) | {"home": Path(value["home"])}))
+        clusters = None if value["clusters"] is None else Path(value["clusters"])
+        return cls(**(dict(value) | {"home": Path(value["home"]), "clusters": clusters}))

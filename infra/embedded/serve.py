@@ -59,6 +59,7 @@ def _serve(home: Home, options: Options) -> int:
                 ports=dict(stack.ports),
                 many_tenants=stack.many_tenants,
                 replicas=dict(options.replicas),
+                clusters=None if options.clusters is None else str(options.clusters),
                 remark=stack.remark,
             ),
             running={RUNNER: host} if host else {},

@@ -223,7 +223,9 @@ class Stack:
             case "stager":
                 return blobs | local
             case "launcher" | "watcher":
-                return local
+                clusters = self.options.clusters
+                file = {} if clusters is None else {"TIDEGATE_CLUSTERS": str(clusters)}
+                return local | file | {"TIDEGATE_DEPLOYMENT": self.home.deployment}
             case _:
                 return {}
 

@@ -66,6 +66,8 @@ class State:
     """Whether it lets more than one tenant in."""
     replicas: dict[str, int] = field(default_factory=dict)
     """How many processes each service has, where it is not one."""
+    clusters: str | None = None
+    """The file that names its Slurm clusters."""
     remark: str | None = None
     """What a person should know of how it started."""
 

@@ -78,6 +78,10 @@ def up(
             show_default="one of each",
         ),
     ] = None,
+    clusters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="run jobs also on the Slurm clusters that this file names"),
+    ] = None,
     allow_tenants: Annotated[
         bool, typer.Option(help="allow several tenants also without root, where they can read each other's files")
     ] = False,
@@ -92,6 +96,7 @@ def up(
             virtual_gpus=virtual_gpus,
             slots=slots,
             replicas=_replicas(replicas),
+            clusters=clusters,
             allow_tenants=allow_tenants,
             detach=detach,
         )

@@ -168,6 +168,7 @@ def running(tmp_path: Path) -> Iterator[Home]:
         pytest.param(Options(ANY, slots=1), "--slots 1 (it has 4)", id="slots"),
         pytest.param(Options(ANY, http_port=1235), "--http-port 1235 (it has 1234)", id="port"),
         pytest.param(Options(ANY, allow_tenants=True), "--allow-tenants", id="tenants"),
+        pytest.param(Options(ANY, clusters=Path("/dev/null")), "--clusters /dev/null (it has none)", id="clusters"),
     ],
 )
 def test_up_on_a_running_stack_names_the_options_that_it_does_not_apply(
