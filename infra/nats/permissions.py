@@ -25,7 +25,7 @@ ADMIN: Final = "admin"
 
 _PUBLISHES: Final = {
     "api": (job_subject("*", "*"),),
-    "watcher": (cluster_subject("*", "*"), logs_subject("*")),
+    "watcher": (cluster_subject("*", ">"), logs_subject("*")),
     "metering": (usage_subject("*", "*"),),
 }
 _LOOKS_AT: Final = {"api": tuple(CONSUMERS), "gatekeeper": ("gatekeeper",)}

@@ -101,7 +101,7 @@ class Gatekeeper:
         """Take over what clusters report, and let in whoever fits now."""
         newest: dict[tuple[str, str], Pool] = {}
         for delivery in deliveries:
-            if not delivery.subject.endswith(".capacity"):
+            if delivery.subject.split(".")[3:4] != ["capacity"]:
                 continue
             pool = _pool(Capacity.model_validate_json(delivery.body))
             if pool.key not in newest or newest[pool.key].at <= pool.at:

@@ -1,10 +1,12 @@
 """The watcher put together: settings, store, eyes, handlers, loops."""
 
 import asyncio
+import functools
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from services.watcher.capacity import CLUSTER, CapacityReports
+from services.watcher.capacity import CapacityReports
 from services.watcher.handlers import JobEvents
 from services.watcher.idling import Idling
 from services.watcher.local import LocalEyes
@@ -12,14 +14,20 @@ from services.watcher.logs import read
 from services.watcher.observing import Observing
 from services.watcher.restoring import Restoring
 from services.watcher.settings import WatcherSettings
+from services.watcher.slurm.eyes import Seen, SlurmEyes
+from services.watcher.slurm.room import SECONDS as ROOM_SECONDS
+from services.watcher.slurm.room import RoomReports
 from services.watcher.store import Store
 from services.watcher.words import Words
+from shared.backends.clusters import LOCAL, SlurmCluster, WrongClusters
+from shared.backends.clusters import read as read_clusters
 from shared.backends.local.capacity import Capacity as LocalCapacity
 from shared.backends.local.capacity import capacity as local_capacity
 from shared.backends.local.client import LocalClient
 from shared.backends.local.endpoint import open_endpoint
 from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import Observation
+from shared.backends.slurm.configured import client_of
 from shared.contracts.queries import (
     Capacity,
     EndpointAnswer,
@@ -31,6 +39,8 @@ from shared.contracts.queries import (
 from shared.contracts.subjects import cluster_subject
 from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
+from shared.runtime.errors import SettingsError
+from shared.runtime.leases import Lease
 from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
 
@@ -78,8 +88,15 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     pace = Pace()
     lease = service.lease("observe")
     words = Words(service.log, service.metrics)
+    clusters = _clusters(settings)
     restoring = Restoring(
-        store, backend, words, service.log, standing=lambda: service.standing, in_step=service.mark_in_step
+        store,
+        backend,
+        words,
+        service.log,
+        clusters=(LOCAL, *clusters),
+        standing=lambda: service.standing,
+        in_step=service.mark_in_step,
     )
     observing = Observing(
         store,
@@ -105,7 +122,8 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     service.consume("watcher")(without_lost_time(service, events.on_jobs))
 
     async def publish(capacity: Capacity) -> None:
-        subject = cluster_subject(CLUSTER, "capacity")
+        of_one = "capacity" if capacity.cluster == LOCAL else f"capacity.{capacity.coretype}"
+        subject = cluster_subject(capacity.cluster, of_one)
         await service.publish(subject, capacity.model_dump_json().encode(), stream="CLUSTERS")
 
     def has() -> LocalCapacity | None:
@@ -133,6 +151,33 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     async def look_for_idle_workstations() -> None:
         """Announce and suspend what nobody uses."""
         await idling.once()
+
+    for name, cluster in clusters.items():
+        client = client_of(cluster)
+        eyes = SlurmEyes(
+            name,
+            cluster,
+            client,
+            backend.root,
+            service.clock,
+            service.log,
+            service.metrics,
+            deployment=settings.deployment,
+            owed=functools.partial(store.expected, name),
+        )
+        observing_it = Observing(
+            store,
+            eyes,
+            restoring,
+            service.clock,
+            service.log,
+            service.metrics,
+            lease=lease,
+            epoch=lambda: service.standing.epoch,
+            lost_after=timedelta(seconds=settings.lost_after_seconds),
+        )
+        rooms = RoomReports(name, cluster, client, publish, service.clock, service.log)
+        _declare_loops(service, observing_it, rooms, lease, cluster.tick_seconds)
 
     async def ask_newest(question: NewestAsked) -> NewestAnswer:
         answer = await service.call("api", "newest", question.model_dump_json().encode())
@@ -163,3 +208,32 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         return answer.model_dump_json().encode()
 
     return service
+
+
+def _clusters(settings: WatcherSettings) -> Mapping[str, SlurmCluster]:
+    try:
+        return read_clusters(settings.clusters)
+    except WrongClusters as error:
+        raise SettingsError(f"TIDEGATE_CLUSTERS: {error}") from error
+
+
+def _declare_loops(
+    service: Service, observing: Observing[Seen], rooms: RoomReports, lease: Lease, tick_seconds: float
+) -> None:
+    """One Slurm cluster's loops."""
+
+    @service.every(tick_seconds)
+    async def observe() -> None:
+        """Look at the cluster, or stand by."""
+        await observing.once()
+
+    @service.every(_KEEP_SECONDS)
+    async def keep() -> None:
+        """Remember last sightings and absences."""
+        await observing.keep()
+
+    @service.every(ROOM_SECONDS)
+    async def capacity() -> None:
+        """Say what the cluster has."""
+        if lease.held:
+            await rooms.once()

@@ -12,6 +12,10 @@ class WatcherSettings(ServiceSettings):
 
     local_root: Path
     """The root directory of the local backend, as the launcher has it."""
+    clusters: Path | None = None
+    """The file that names the Slurm clusters, as the launcher has it."""
+    deployment: str = "tidegate"
+    """Stands in the names of submissions, as the launcher has it: other deployments' jobs are strangers'."""
     lost_after_seconds: float = Field(default=60, ge=1)
     """So long must complete observations show nothing of a submission before it is lost."""
     idle_warning_seconds: float = Field(default=300, ge=0)

@@ -71,6 +71,14 @@ class SlurmCluster(_Table):
     stuck_seconds: Annotated[float, Field(ge=0)] = 300.0
     submissions_at_once: Annotated[int, Field(ge=1, le=64)] = 8
 
+    @field_validator("coretypes")
+    @classmethod
+    def _named(cls, coretypes: Mapping[str, Coretype]) -> Mapping[str, Coretype]:
+        for name in coretypes:
+            if not is_name(name) or "." in name:
+                raise ValueError(f"{name!r} cannot be a coretype's name: use letters, digits, '-' and '_'")
+        return coretypes
+
     @field_validator("time_zone")
     @classmethod
     def _known(cls, name: str | None) -> str | None:

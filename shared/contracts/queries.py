@@ -258,7 +258,7 @@ class UsageAnswer(Frozen):
 
 
 class Capacity(Frozen):
-    """`clusters.v1.<cluster>.capacity`: what is allocatable less foreign use; our own use comes from reservations.
+    """`clusters.v1.<cluster>.capacity[.<coretype>]`: what is allocatable less foreign use, without ours (reservations).
 
     `total_gpus` is allocatable whoever uses it (the most that one job could ever get); None: the same as `gpus`.
     """

@@ -55,7 +55,8 @@ def fact_subject(service: str, kind: str) -> str:
 
 
 def cluster_subject(cluster: str, kind: str) -> str:
-    """Where the watcher reports a cluster's capacity and reachability; the stream keeps the last one per subject."""
+    """Where the watcher reports a cluster's capacity and reachability; the stream keeps the last one per subject, so a
+    cluster of several coretypes has one each: `capacity.<coretype>`."""
     return f"clusters.v1.{cluster}.{kind}"
 
 

@@ -68,7 +68,8 @@ def test_every_fact_is_read_by_api(service: str, kind: str) -> None:
 
 
 def test_cluster_reports_are_read_by_the_gatekeeper() -> None:
-    assert any(matches(cluster_subject("c1", "capacity"), one) for one in FILTERS["gatekeeper_clusters"])
+    for kind in ("capacity", "capacity.a100"):
+        assert any(matches(cluster_subject("c1", kind), one) for one in FILTERS["gatekeeper_clusters"])
 
 
 @pytest.mark.parametrize("service", ["gatekeeper", "stager", "launcher", "watcher", "metering"])

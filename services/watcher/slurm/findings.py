@@ -5,14 +5,15 @@ two counts and both are shown. An end in a time in which the controller could no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
 from services.watcher.domain import Finding
+from services.watcher.slurm.blindness import Blind
 from services.watcher.slurm.sighting import Segment, Sighting, Witness, is_ended, is_over
 from services.watcher.slurm.states import Means
-from services.watcher.slurm.waiting import told
+from services.watcher.slurm.waiting import told, waiting
 from shared.lifecycle.reasons import EndReason
 
 OOM_SIGNAL: Final = 125
@@ -23,16 +24,19 @@ _SETTLES: Final = timedelta(seconds=30)
 """A controller that is back needs so long to hear from its nodes what has ended meanwhile."""
 _ROUNDING: Final = timedelta(seconds=2)
 _RUNNER_NEVER_RAN: Final = 75
+NEVER_STARTED: Final[Mapping[str, EndReason]] = MappingProxyType(
+    {
+        "command_not_found": EndReason.COMMAND_NOT_FOUND,
+        "cannot_execute": EndReason.COMMAND_NOT_EXECUTABLE,
+        "working_directory_missing": EndReason.CONFIGURATION,
+        "working_directory_unreachable": EndReason.CONFIGURATION,
+        "environment_missing": EndReason.CONFIGURATION,
+        "supervisor_failed": EndReason.CONFIGURATION,
+    }
+)
+"""The runner's words for a command that it could not start. Those for one that it was not to start are no end."""
 _SHELLS_SIGNAL: Final = 128
 """A shell exits with this and the number of the signal that ended its command."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blind:
-    """The controller could not be asked from `since` until `until`."""
-
-    since: datetime
-    until: datetime
 
 
 def findings(sighting: Sighting, blind: Sequence[Blind] = ()) -> tuple[Finding, ...]:
@@ -74,7 +78,7 @@ def _exited(sighting: Sighting, segment: Segment, blind: Sequence[Blind]) -> Map
     """The fields of an end; None where the runner says that it never started the command, as it was not to."""
     witness = sighting.witness(segment.restart)
     code, signal, reason = _outcome(segment, witness)
-    if code == _RUNNER_NEVER_RAN and witness is None:
+    if code == _RUNNER_NEVER_RAN and (witness is None or not witness.ran):
         return None
     ended_at, remark = _end(segment, witness, blind)
     remarks = [text for text in (_who(segment), _disagreement(segment, witness), remark) if text]
@@ -97,6 +101,9 @@ def _outcome(segment: Segment, witness: Witness | None) -> tuple[int | None, int
     """(code, signal, reason). A COMPLETED without a readable `0:0`, and a FAILED without a code, are no success."""
     assert segment.state is not None
     slurm = segment.exit
+    if witness is not None and not witness.ran and segment.state.reason is None:
+        word = NEVER_STARTED.get(witness.reason or "")
+        return witness.code, witness.signal, word
     if slurm is not None and slurm.signal == OOM_SIGNAL:
         return None, None, EndReason.OUT_OF_MEMORY
     if segment.state.reason is not None:
@@ -132,6 +139,43 @@ def _end(segment: Segment, witness: Witness | None, blind: Sequence[Blind]) -> t
         return ended_at, None
     late = round((ended_at - witness.ended_at).total_seconds())
     return witness.ended_at, f"Slurm recorded the end {late} s late, after a time in which it could not be asked"
+
+
+def stuck(sighting: Sighting, at: datetime) -> Finding | None:
+    """The end of a job that waits for what will never come; None for any other."""
+    last = sighting.last
+    if last.state is None or last.state.means not in (Means.WAITS, Means.HELD):
+        return None
+    if last.state.means is Means.WAITS and not waiting(last.reason).stuck:
+        return None
+    fields = {
+        "ended_at": at.replace(microsecond=0).isoformat(),
+        "stop_recorded": False,
+        "reason": EndReason.CONFIGURATION.value,
+        "message": f"it can never start: {told(last.reason)}",
+        "raw_state": last.word,
+    }
+    return _finding(sighting, last, "exited", fields)
+
+
+def self_reported(sighting: Sighting, witness: Witness) -> Finding | None:
+    """The runner's record of an end that neither the controller nor accounting shows: the only witness is the job's own
+    account, and that is said."""
+    if not witness.ran and witness.reason not in NEVER_STARTED:
+        return None
+    reason = None if witness.ran else NEVER_STARTED[witness.reason or ""]
+    fields = {
+        "code": witness.code,
+        "signal": witness.signal,
+        "started_at": None if witness.started_at is None else witness.started_at.isoformat(),
+        "ended_at": witness.ended_at.isoformat(),
+        "stop_recorded": witness.stop_seen_at is not None,
+        "reason": None if reason is None else reason.value,
+        "message": "Slurm knows it no more: only the runner's own record says how it ended",
+        "raw_state": "GONE",
+        "self_reported": True,
+    }
+    return _finding(sighting, sighting.last, "exited", fields)
 
 
 def _who(segment: Segment) -> str | None:

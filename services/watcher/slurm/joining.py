@@ -21,6 +21,11 @@ class Rows:
     queue: tuple[QueueRow, ...] = ()
     accounting: tuple[AccountingRow, ...] = ()
 
+    @property
+    def all(self) -> tuple[QueueRow | AccountingRow, ...]:
+        """The queue's first."""
+        return (*self.queue, *self.accounting)
+
 
 def by_name(queue: Sequence[QueueRow], accounting: Sequence[AccountingRow], deployment: str) -> Mapping[str, Rows]:
     """Rows of this deployment's submissions; strangers' jobs, arrays and whatever else have other names."""
@@ -36,7 +41,7 @@ def by_name(queue: Sequence[QueueRow], accounting: Sequence[AccountingRow], depl
 
 def tenant_in(rows: Rows) -> str | None:
     """As the comment says that the launcher gave the job."""
-    comments = [row.comment for row in (*rows.queue, *rows.accounting) if row.comment]
+    comments = [row.comment for row in rows.all if row.comment]
     words = [comment.split() for comment in comments]
     return next((said[2] for said in words if len(said) == _COMMENT_WORDS), None)
 
@@ -46,7 +51,7 @@ def sighting(name: str, rows: Rows, tenant: str, known: Records) -> Sighting | N
     parsed = parse_submission_name(name)
     if parsed is None:
         return None
-    ids = {row.id for row in (*rows.queue, *rows.accounting)}
+    ids = {row.id for row in rows.all}
     if not ids:
         return None
     holder = known.holder.slurm_job_id if known.holder is not None else None
@@ -76,7 +81,7 @@ def witnesses(known: Records) -> tuple[Witness, ...]:
 
 
 def _since(id: str, rows: Rows) -> tuple[float, int, str]:
-    times = [row.submitted_at for row in (*rows.queue, *rows.accounting) if row.id == id and row.submitted_at]
+    times = [row.submitted_at for row in rows.all if row.id == id and row.submitted_at]
     return (min(times).timestamp() if times else float("inf"), len(id), id)
 
 

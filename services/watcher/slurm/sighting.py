@@ -6,7 +6,7 @@ row of accounting may end it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -64,7 +64,6 @@ class Sighting:
     id: str
     segments: tuple[Segment, ...]
     witnesses: tuple[Witness, ...] = ()
-    unknown_words: tuple[str, ...] = field(default=())
 
     @property
     def last(self) -> Segment:
@@ -78,6 +77,12 @@ class Sighting:
     def witness(self, restart: int) -> Witness | None:
         """What the runner recorded of a segment's end."""
         return next((one for one in self.witnesses if one.restart == restart), None)
+
+
+def of_claim(name: str, job: str, attempt: int, tenant: str, id: str, since: datetime, end: Witness) -> Sighting:
+    """A submission of which only the runner's records are left."""
+    segment = Segment(end.restart, since, "GONE", None, controller=False, start=end.started_at, end=end.ended_at)
+    return Sighting(name, job, attempt, tenant, id, (segment,), (end,))
 
 
 def is_over(segment: Segment) -> bool:

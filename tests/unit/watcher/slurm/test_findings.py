@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from services.watcher.slurm.findings import Blind, findings
+from services.watcher.slurm.blindness import Blind
+from services.watcher.slurm.findings import findings
 from services.watcher.slurm.sighting import Sighting, Witness
 from shared.lifecycle.facts import FACT
 from tests.unit.watcher.slurm.rows import JOB, NAME, accounted, at, queued, seen
