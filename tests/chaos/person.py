@@ -35,6 +35,7 @@ _OPPOSITES: Final[Mapping[Verb, Sequence[Verb]]] = {
 _WEIGHTS: Final[Mapping[Verb, int]] = {
     "stop": 3, "pause": 5, "resume": 5, "retry": 4, "hold": 2, "release": 2, "delete": 1, "snooze": 4,
 }  # fmt: skip
+_AGAINST: Final[Mapping[Verb, Verb]] = {"pause": "resume", "hold": "release"}
 _OF_DESKS: Final[Mapping[Verb, str]] = {"stop": "stop", "pause": "suspend", "resume": "resume", "snooze": "snooze"}
 _ANSWER_SECONDS: Final = 240
 
@@ -55,6 +56,8 @@ class Move:
     desk: bool
     admin: tuple[bool, bool]
     """Whether each hand's request is the admin's."""
+    against: bool
+    """A user's, against what the admin keeps, where there is anything."""
     twice: Literal["no", "same", "opposite", "step"]
     force: bool
 
@@ -71,6 +74,7 @@ def plan(rng: random.Random, moves: int) -> list[Move]:
             pipeline=rng.random() < 0.3,
             desk=rng.random() < 0.2,
             admin=(rng.random() < 0.35, rng.random() < 0.35),
+            against=rng.random() < 0.2,
             twice=rng.choice(("no", "no", "no", "same", "opposite", "step")),
             force=rng.random() < 0.3,
         )
@@ -131,6 +135,10 @@ class Person:
     def make(self, move: Move) -> None:
         """Wait, look at the target, and ask; with the other hand at the same moment where the move says so."""
         time.sleep(move.seconds)
+        kept = self._kept()
+        if move.against and kept:
+            self.ask_at_once([kept[int(move.target * len(kept))]])
+            return
         of_pipeline = move.pipeline and bool(self._handled.pipelines)
         targets = sorted(self._handled.pipelines) if of_pipeline else self._jobs(move)
         target = targets[int(move.target * len(targets))]
@@ -147,6 +155,11 @@ class Person:
             steps = self._handled.pipelines[target]
             asked.append(Ask(verb, steps[int(move.choice * 1000) % len(steps)], second))
         self.ask_at_once(asked, force=move.force)
+
+    def _kept(self) -> list[Ask]:
+        """What lets go on whatever the admin has paused or held at any time."""
+        keeping = [one for one in self.tries if one.by_admin and one.verb in _AGAINST and one.status == httpx.codes.OK]
+        return [Ask(_AGAINST[one.verb], one.target) for one in keeping]
 
     def _jobs(self, move: Move) -> list[str]:
         if move.desk and self._handled.desks:
