@@ -8,31 +8,9 @@ import pytest
 
 from services.api import proxy
 from services.api.proxy_headers import WITHHELD
-from tests.integration.api.behind import Process, Watcher, a_workstation, comes_up, listening, to
-from tests.integration.api.conftest import ACME_USER, Answering, RunningApi, eventually
+from tests.integration.api.behind import Process, Watcher, to
+from tests.integration.api.conftest import ACME_USER, RunningApi, eventually
 from tests.patience import PATIENCE_SECONDS
-
-
-@pytest.fixture
-async def process() -> AsyncIterator[Process]:
-    """A workstation's process."""
-    async with listening() as process:
-        yield process
-
-
-@pytest.fixture
-async def watcher(answering: Answering) -> Watcher:
-    """Says where workstations listen."""
-    return await Watcher.of(answering)
-
-
-@pytest.fixture
-async def desk(api: RunningApi, rin: httpx.AsyncClient, process: Process, watcher: Watcher) -> str:
-    """A workstation that is up."""
-    workstation = await a_workstation(rin)
-    watcher.ports[workstation] = process.port
-    await comes_up(api, rin, workstation)
-    return workstation
 
 
 async def _status(api: RunningApi, target: str, *headers: str, host: str = "h") -> int:
