@@ -1,6 +1,8 @@
 """The real Slurm cluster of the tests: one worker of a run has it, and starts it for the first test that wants it."""
 
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,7 @@ from infra.slurm.cluster import Cluster
 from infra.slurm.missing import why_no_cluster, why_no_memory_limits
 from infra.slurm.options import Options
 from tests.slurm.clusters import guarded
+from tests.slurm.stacks import SlurmStack, running_stack
 
 
 @pytest.hookimpl(wrapper=True)
@@ -42,3 +45,20 @@ def cluster_with_memory_limits(cluster: Cluster) -> Cluster:
     if not cluster.options.memory_limits:
         pytest.skip(why_no_memory_limits() or "")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def stack_on_slurm(slurm: Cluster) -> Iterator[SlurmStack]:
+    """The run's stack whose jobs run on the run's cluster, where Slurm may start them again. For `hpc`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-hpc-") as folder,
+        running_stack(slurm, Path(folder), may_requeue="true") as stack,
+    ):
+        yield stack
+
+
+@pytest.fixture
+def hpc(stack_on_slurm: SlurmStack, cluster: Cluster) -> SlurmStack:
+    """The stack, on a cluster that is put right after the test."""
+    assert cluster is stack_on_slurm.cluster
+    return stack_on_slurm
