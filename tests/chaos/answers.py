@@ -55,7 +55,7 @@ class _Judge:
                 whose = [*could[job, *key], *could[pipeline_of.get(job, ""), *key]]
                 fits = [one for one in whose if one not in given and one.sent <= asked.at <= one.answered]
                 if fits:
-                    one = min(fits, key=lambda one: one.answered)
+                    one = min(fits, key=lambda one: (one.target != job, one.answered))  # a pipeline has others
                     given.add(one)
                     self._did[one].append(asked)
                 else:
