@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.launcher.backend import Backend
 from services.launcher.bell import Bell
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
-from services.launcher.launching import Launching
+from services.launcher.launching import BATCH, Launching
 from services.launcher.local import LocalBackend
 from services.launcher.settings import LauncherSettings
 from services.launcher.slurm.backend import SlurmBackend
@@ -35,8 +35,23 @@ _AUDIT_SECONDS: Final = 30.0
 _PURGE_SECONDS: Final = 60.0
 _PURGED_AT_ONCE: Final = 2000
 _TORN_AFTER: Final = timedelta(hours=1)
-_SLURM_LEASE_SECONDS: Final = 120.0
-"""More than a controller that hangs keeps a batch of submissions."""
+_STRANDED_SECONDS: Final = 30.0
+
+
+class _Pace(NamedTuple):
+    """How a kind of cluster is worked with: so long a launch there is leased, so many are leased at once, so often it
+    is looked for what is sealed and runs."""
+
+    lease_seconds: float
+    batch: int
+    sweep_seconds: float
+
+
+_SLURM_LEASE_SECONDS: Final = 180.0
+"""More than a controller that hangs can keep a batch of submissions: one squeue, one sacct, one sbatch."""
+_SLURM_SWEEP_SECONDS: Final = 10.0
+_SLURM_ROUNDS: Final = 8
+"""A batch is so many times what may be submitted at once."""
 
 
 def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service:
@@ -63,7 +78,9 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
             ender.ring()
 
     events = JobEvents(store, settings, service.clock, to_launch=ring_launchers, to_end=ring_enders)
-    for backend, lease_seconds in _backends(service, settings, client):
+    clusters = []
+    for backend, pace in _backends(service, settings, client):
+        clusters.append(backend.cluster)
         launching = Launching(
             store,
             backend,
@@ -71,13 +88,14 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
             service.clock,
             service.log,
             service.metrics,
-            lease_seconds=lease_seconds,
+            lease_seconds=pace.lease_seconds,
             stop_grace_seconds=settings.stop_grace_seconds,
             restoring=lambda: service.standing.restoring,
+            batch=pace.batch,
         )
         ending = Ending(store, backend, service.clock, service.log, service.metrics)
         sweep = Sweep(store, backend, service.log, service.metrics)
-        bells.append(_declare_loops(service, launching, ending, sweep))
+        bells.append(_declare_loops(service, launching, ending, sweep, pace.sweep_seconds))
     service.consume("launcher")(without_lost_time(service, events.on_jobs))
 
     @service.on_start
@@ -100,6 +118,13 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
             service.log.warning("launches taken over", count=taken)
             ring_launchers()
 
+    @service.every(_STRANDED_SECONDS)
+    async def stranded() -> None:
+        """Say what waits for a cluster that the file does not name any more."""
+        for cluster, count in await store.strand(clusters):
+            why = f"TIDEGATE_CLUSTERS names no cluster {cluster}"
+            service.log.warning("launches wait", cluster=cluster, count=count, why=why)
+
     async def ask_newest(question: NewestAsked) -> NewestAnswer:
         answer = await service.call("api", "newest", question.model_dump_json().encode())
         return NewestAnswer.model_validate_json(answer)
@@ -114,9 +139,9 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
     return service
 
 
-def _backends(service: Service, settings: LauncherSettings, client: LocalClient) -> Iterator[tuple[Backend, float]]:
-    """This machine and every cluster of the file, each with how long a launch there is leased."""
-    yield LocalBackend(client, settings.deployment), settings.launch_lease_seconds
+def _backends(service: Service, settings: LauncherSettings, client: LocalClient) -> Iterator[tuple[Backend, _Pace]]:
+    """This machine and every cluster of the file."""
+    yield LocalBackend(client, settings.deployment), _Pace(settings.launch_lease_seconds, BATCH, _SWEEP_SECONDS)
     try:
         clusters = read_clusters(settings.clusters)
     except WrongClusters as error:
@@ -132,10 +157,13 @@ def _backends(service: Service, settings: LauncherSettings, client: LocalClient)
             service.metrics,
             deployment=settings.deployment,
         )
-        yield backend, max(settings.launch_lease_seconds, _SLURM_LEASE_SECONDS)
+        lease_seconds = max(settings.launch_lease_seconds, _SLURM_LEASE_SECONDS)
+        yield backend, _Pace(lease_seconds, _SLURM_ROUNDS * cluster.submissions_at_once, _SLURM_SWEEP_SECONDS)
 
 
-def _declare_loops(service: Service, launching: Launching, ending: Ending, sweep: Sweep) -> tuple[list[Bell], Bell]:
+def _declare_loops(
+    service: Service, launching: Launching, ending: Ending, sweep: Sweep, sweep_seconds: float
+) -> tuple[list[Bell], Bell]:
     """One cluster's loops; what wakes those that launch, and the one that ends."""
     to_launch, to_end = [Bell() for _ in range(_BATCHES_AT_ONCE)], Bell()
 
@@ -159,7 +187,7 @@ def _declare_loops(service: Service, launching: Launching, ending: Ending, sweep
         while await ending.release():
             pass
 
-    @service.every(_SWEEP_SECONDS)
+    @service.every(sweep_seconds)
     async def sealed_and_seen() -> None:
         """Kill what runs although its attempt is sealed."""
         await sweep.once()

@@ -45,6 +45,7 @@ class Ending:
         self._clock = clock
         self._log = log
         self._sealed = meter.create_counter("tidegate_attempts_sealed", description="Attempts that the launcher let go")
+        self._complained: str | None = None
 
     async def once(self) -> float | None:
         """One look at a batch of what is to end; in how many seconds to look again, None where nothing is known of."""
@@ -53,6 +54,7 @@ class Ending:
         if not rows:
             return None
         looks = await self._look(rows)
+        self._complain(rows, looks)
         steps = [self._step(row, look) for row, look in zip(rows, looks, strict=True)]
         done = await asyncio.gather(*(self._take(row, step) for row, step in zip(rows, steps, strict=True)))
         written = await self._store.record_endings(await self._let_go(done, looks))
@@ -77,9 +79,18 @@ class Ending:
 
     def _step(self, row: Launch, look: Look) -> Step | CouldNotAsk:
         if isinstance(look, CouldNotAsk):
-            self._log.warning("an attempt cannot be ended yet", submission=row.submission, why=str(look))
             return look
         return next_step(row, look, self._clock.now())
+
+    def _complain(self, rows: Sequence[Launch], looks: Sequence[Look]) -> None:
+        """Once for as long as the reason stays the same: a backend may be away for hours."""
+        held_up = [
+            (row.submission, str(look)) for row, look in zip(rows, looks, strict=True) if isinstance(look, CouldNotAsk)
+        ]
+        why = held_up[0][1] if held_up else None
+        if why is not None and why != self._complained:
+            self._log.warning("attempts cannot be ended yet", count=len(held_up), first=held_up[0][0], why=why)
+        self._complained = why
 
     async def _take(self, row: Launch, step: Step | CouldNotAsk) -> Launch:
         """Do what the step says, and give the row that follows from it."""

@@ -44,6 +44,7 @@ class Launching:
         lease_seconds: float,
         stop_grace_seconds: float,
         restoring: Callable[[], bool],
+        batch: int = BATCH,
     ) -> None:
         self._store = store
         self._backend = backend
@@ -53,6 +54,7 @@ class Launching:
         self._lease = timedelta(seconds=lease_seconds)
         self._stop_grace_seconds = stop_grace_seconds
         self._restoring = restoring
+        self._batch = batch
         self._launched = meter.create_counter("tidegate_launches", description="Launches by what the backend answered")
         self._complained: str | None = None
 
@@ -62,7 +64,7 @@ class Launching:
             return None
         now = self._clock.now()
         token = secrets.token_hex(8)
-        rows = await self._store.claim_launches(BATCH, token, now + self._lease, now, self._backend.cluster)
+        rows = await self._store.claim_launches(self._batch, token, now + self._lease, now, self._backend.cluster)
         if not rows:
             return None
         outcomes = await self._outcomes(rows)
@@ -71,7 +73,7 @@ class Launching:
             [apply(row, result, now) for row, result in zip(rows, outcomes, strict=True)], token
         )
         self._count(outcomes)
-        if len(rows) == BATCH:
+        if len(rows) == self._batch:
             return 0.0
         pauses = [(row.next_at - now).total_seconds() for row in written if row.state is State.INTENT]
         return min(pauses, default=None)

@@ -121,6 +121,20 @@ WITH left_over AS (
 UPDATE launches SET state = 'intent', asked = true, owner = NULL, token = NULL, deadline = NULL, next_at = $1
 FROM left_over WHERE launches.job = left_over.job AND launches.attempt = left_over.attempt
 """
+# Nobody claims these: the file of clusters names theirs no more. Told of each once.
+STRAND: Final = """
+WITH stranded AS (
+    SELECT job, attempt FROM launches
+    WHERE state IN ('intent', 'revoking') AND cluster <> ALL ($1::text[])
+      AND waits_for IS DISTINCT FROM 'TIDEGATE_CLUSTERS names no cluster ' || cluster
+    ORDER BY job, attempt FOR UPDATE SKIP LOCKED
+), told AS (
+    UPDATE launches SET waits_for = 'TIDEGATE_CLUSTERS names no cluster ' || cluster
+    FROM stranded WHERE launches.job = stranded.job AND launches.attempt = stranded.attempt
+    RETURNING cluster
+)
+SELECT cluster, count(*) FROM told GROUP BY cluster ORDER BY cluster
+"""
 # Endings and releases are safe to work on twice: a claim only keeps others away for a while.
 CLAIM_ENDINGS: Final = f"""
 WITH due AS (

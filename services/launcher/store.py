@@ -97,6 +97,10 @@ class Store:
             await self.database.execute(sql.RESUME_ENDINGS, now, self._replica)
         return int(tag.split()[-1])
 
+    async def strand(self, clusters: Sequence[str]) -> list[tuple[str, int]]:
+        """Note in rows of other clusters than these what they wait for; how many were noted now, by cluster."""
+        return [(row["cluster"], row["count"]) for row in await self.database.fetch(sql.STRAND, clusters)]
+
     async def record_launches(self, rows: Sequence[Launch], token: str) -> list[Launch]:
         """Write the backend's answers where the lease still holds, and tell `accepted`; the rows that were written."""
 

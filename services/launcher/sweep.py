@@ -1,6 +1,7 @@
 """Whatever the backend still shows of a sealed attempt is killed, shown, and let go."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from opentelemetry.metrics import Meter
 
@@ -34,7 +35,7 @@ class Sweep:
                 if row.witnessed or row.ran is False:
                     await self._release(one)
             elif one.claimed:  # before the claim a runner still finds `revoked` and ends
-                alive.append(one)
+                alive.append(replace(one, target=replace(one.target, tenant=row.tenant)))
         alive = await self._still_alive(alive)
         for one in alive:
             await self._kill(one)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from shared.backends.local.messages import CouldNotAsk
 from shared.backends.slurm.client import SlurmClient
 from shared.backends.slurm.rows import AccountingRow, Listed, NoAnswer, QueueRow
 from shared.runtime.clock import Clock
@@ -12,6 +14,20 @@ from shared.runtime.clock import Clock
 _SPACING_SECONDS: Final = 1.0
 _ACCOUNTED: Final = timedelta(days=8)
 """So far back accounting is searched for a launch whose answer was lost: longer than a restore goes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A whole answer of the controller, by jobs' names."""
+
+    jobs: Mapping[str, Sequence[QueueRow]] = field(default_factory=dict)
+    unread: Sequence[str] = ()
+
+    def of(self, name: str) -> Sequence[QueueRow]:
+        """The jobs of this name. Raises CouldNotAsk where a line that could not be read may be one."""
+        if any(name in line for line in self.unread):
+            raise CouldNotAsk(f"what squeue says of {name} cannot be read")
+        return self.jobs.get(name, ())
 
 
 class Looks:
@@ -22,35 +38,34 @@ class Looks:
         self._clock = clock
         self._asking = asyncio.Lock()
         self._begun = float("-inf")
-        self._answer: Mapping[str, list[QueueRow]] | NoAnswer = NoAnswer("nobody has looked yet")
+        self._answer: Listed[QueueRow] | NoAnswer = NoAnswer("nobody has looked yet")
 
-    async def queue(self) -> Mapping[str, list[QueueRow]] | NoAnswer:
-        """All jobs that the controller knows, by name."""
+    async def queue(self) -> Queue:
+        """All jobs that the controller knows. Raises CouldNotAsk."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._asking:
             if self._begun < asked:
                 await asyncio.sleep(self._begun + _SPACING_SECONDS - loop.time())
-                self._begun = loop.time()
-                self._answer = _by_name(await self._client.queue())
-            return self._answer
+                begun = loop.time()
+                answer = await self._client.queue()
+                self._begun, self._answer = begun, answer  # together: whoever waits may take an answer for its own
+            answer = self._answer
+        if isinstance(answer, NoAnswer):
+            raise CouldNotAsk(answer.why)
+        jobs: dict[str, list[QueueRow]] = {}
+        for row in answer.rows:
+            jobs.setdefault(row.name, []).append(row)
+        return Queue(jobs, answer.skipped)
 
-    async def accounting(self, names: Sequence[str]) -> Mapping[str, list[AccountingRow]] | NoAnswer:
-        """What accounting has of jobs of these names. Rows whose name it does not have yet are nobody's."""
-        now = self._clock.now()
-        found = await self._client.accounting(now - _ACCOUNTED, names=names)
-        if isinstance(found, NoAnswer):
-            return found
-        rows: dict[str, list[AccountingRow]] = {}
-        for row in found.rows:
-            rows.setdefault(row.name, []).append(row)
-        return rows
-
-
-def _by_name(listed: Listed[QueueRow] | NoAnswer) -> Mapping[str, list[QueueRow]] | NoAnswer:
-    if isinstance(listed, NoAnswer):
-        return listed
-    rows: dict[str, list[QueueRow]] = {}
-    for row in listed.rows:
-        rows.setdefault(row.name, []).append(row)
-    return rows
+    async def accounting(self, names: Sequence[str]) -> Mapping[str, Sequence[AccountingRow]]:
+        """What accounting has of jobs of these names. Raises CouldNotAsk where it cannot be asked or read."""
+        answer = await self._client.accounting(self._clock.now() - _ACCOUNTED, names=names)
+        if isinstance(answer, NoAnswer):
+            raise CouldNotAsk(answer.why)
+        if unread := [name for name in names if any(name in line for line in answer.skipped)]:
+            raise CouldNotAsk(f"what sacct says of {unread[0]} cannot be read")
+        jobs: dict[str, list[AccountingRow]] = {}
+        for row in answer.rows:
+            jobs.setdefault(row.name, []).append(row)
+        return jobs

@@ -11,7 +11,7 @@ from shared.backends.local.names import parse_submission_name
 from shared.backends.slurm import script
 from shared.backends.slurm.orders import Order
 
-_COMMENT: Final = "tidegate/1"
+COMMENT: Final = "tidegate/1"
 _MEBIBYTE: Final = 1 << 20
 CONFIGURATION: Final = frozenset(
     {
@@ -53,7 +53,7 @@ class Orders:
 
 def comment(token: str, tenant: str) -> str:
     """Says which call of sbatch made the job, and for whom."""
-    return f"{_COMMENT} {token} {tenant}"
+    return f"{COMMENT} {token} {tenant}"
 
 
 def orders(request: LaunchRequest, cluster: SlurmCluster, root: str, token: str) -> Orders | Misfit:

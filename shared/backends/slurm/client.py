@@ -70,6 +70,11 @@ class SlurmClient:
         self._time_outs = time_outs or TimeOuts()
         self._submissions = asyncio.Semaphore(submissions_at_once)
 
+    @property
+    def submit_seconds(self) -> float:
+        """So long after a submission was begun it is over, whatever has become of it."""
+        return self._time_outs.submit_seconds
+
     async def submit(self, order: Order) -> Submitted | Refused | Unclear:
         """Hand over one job. A refusal is only what Slurm documents as one; after all else there may be a job."""
         async with self._submissions:
@@ -127,19 +132,22 @@ class SlurmClient:
         ids: Sequence[str],
         *,
         name: str | None = None,
+        state: str | None = None,
         signal: str | None = None,
         batch: bool = False,
         full: bool = False,
     ) -> Done | NotDone:
         """End jobs, or send them a signal: to the batch script (`batch`), to it and all steps (`full`), else to steps.
 
-        With `name` only jobs that still have it: an id may be another job's by now. A job that has ended is no error.
+        With `name` only jobs that still have it: an id may be another job's by now; with `state` only those in it. A
+        job that has ended is no error.
         """
         options = [
             *([f"--signal={signal}"] if signal else []),
             *(["--batch"] if batch else []),
             *(["--full"] if full else []),
             *([f"--name={name}"] if name is not None else []),
+            *([f"--state={state}"] if state is not None else []),
         ]
         return await self._act(["scancel", *self._cluster, *options, *_ids(ids)], no_error=_OVER)
 

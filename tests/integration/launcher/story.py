@@ -70,9 +70,9 @@ class Job:
         event = decode_event(body)
         return Delivery(f"jobs.v1.{event.job.tenant}.{event.type}", body, {}, 1, 1)
 
-    def staged(self) -> Delivery:
-        """Admitted, valid, staged in: from here on a launch is owed."""
-        self.apply(f.Admitted(**self.head("gatekeeper"), admission=1))
+    def staged(self, cluster: str | None = None) -> Delivery:
+        """Admitted (to this cluster), valid, staged in: from here on a launch is owed."""
+        self.apply(f.Admitted(**self.head("gatekeeper"), admission=1, cluster=cluster))
         event = self.apply(
             f.InputValid(**self.head("stager")),
             f.Staged(**self.head("stager"), directory=self.directory, nothing_to_copy=True),

@@ -6,6 +6,7 @@ import signal
 from datetime import timedelta
 from typing import Any
 
+from services.launcher.local import LocalBackend
 from shared.backends.local.messages import CouldNotAsk, LaunchKind
 from shared.backends.local.sightings import LocalState
 from shared.lifecycle.facts import AnyFact, InputValid, LauncherSealed
@@ -247,7 +248,9 @@ async def test_what_has_ended_since_it_was_observed_is_no_sealed_attempt_alive(w
     await world.backend.client.stop(world.submission(job), 600)
     await world.until_ended(job)
     await world.database.execute("UPDATE launches SET state = 'sealed', sealed_n = 99, sealed_at = now(), ran = true")
-    launcher.backend._observer.observe = lambda: stale  # type: ignore[method-assign] # as a slow look would give
+    here = launcher.backend
+    assert isinstance(here, LocalBackend)
+    here._observer.observe = lambda: stale  # type: ignore[method-assign] # as a slow look would give
     assert await launcher.sweep.once() == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from opentelemetry import metrics
 
+from services.launcher.backend import Backend as LauncherBackend
 from services.launcher.ending import Ending
 from services.launcher.handlers import JobEvents
 from services.launcher.launching import Launching
@@ -53,11 +54,14 @@ class Launcher:
         replica: str,
         *,
         backend: LocalClient | None = None,
+        on: LauncherBackend | None = None,
         store: type[Store] = Store,
         **settings: Any,
     ) -> None:
         self.settings = settings_for(world.backend.root, replica=replica, **settings)
-        self.backend = client = LocalBackend(backend or world.backend.client, self.settings.deployment)
+        here = LocalBackend(backend or world.backend.client, self.settings.deployment)
+        self.backend: LauncherBackend = on or here
+        client = self.backend
         meter, log = metrics.get_meter("test"), Log("tidegate")
         self.store = store(world.database, replica=replica, epoch=lambda: world.epoch)
         self.events = JobEvents(self.store, self.settings, world.clock, to_launch=lambda: None, to_end=lambda: None)
@@ -99,6 +103,9 @@ class Launcher:
 class World:
     """A database, a backend, and the specs that the api would tell."""
 
+    cluster: str | None = None
+    """Where its jobs are admitted to."""
+
     def __init__(self, database: Database, backend: Backend) -> None:
         self.database = database
         self.backend = backend
@@ -122,7 +129,7 @@ class World:
         """A job whose inputs are staged; the event that asks for its launch is its newest."""
         job = Job(*(command or LEDGER), **spec)
         await self.stage(job)
-        job.staged()
+        job.staged(self.cluster)
         return job
 
     async def stage(self, job: Job) -> None:
