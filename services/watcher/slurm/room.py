@@ -26,10 +26,14 @@ class Room:
 
 
 def rooms(coretypes: Mapping[str, Coretype], held: tuple[Held, ...]) -> dict[str, Room]:
-    """What the coretypes' partitions have; one without a partition has what all of them have at most."""
+    """What the coretypes' partitions have; one without a partition has what all of them have at most. So has one whose
+    partition is not there, or is a list of several: what is wrong with it sbatch says, and a job that waited for room
+    in it would never hear."""
+    shown = {one.partition for one in held}
     found = {}
     for name, coretype in coretypes.items():
-        parts = [one for one in held if coretype.partition in (None, one.partition)]
+        wanted = coretype.partition if coretype.partition in shown else None
+        parts = [one for one in held if wanted in (None, one.partition)]
         gpus = [one for one in parts if one.gres == coretype.gres]
         cpus = [one for one in parts if one.gres == _CPU]
         found[name] = Room(
