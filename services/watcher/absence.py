@@ -17,10 +17,16 @@ class Absences:
     Time in which nobody looked, or could not look, never counts.
     """
 
-    def __init__(self, lost_after: timedelta, counted: Mapping[Key, timedelta] = _NOTHING) -> None:
+    def __init__(
+        self,
+        lost_after: timedelta,
+        counted: Mapping[Key, timedelta] = _NOTHING,
+        longest_gap: timedelta = LONGEST_GAP,
+    ) -> None:
         """`counted` is what an earlier observer has counted; the time between its last look and our first is blind."""
         self._lost_after = lost_after
         self._absent = dict(counted)
+        self._longest_gap = longest_gap
         self._before: datetime | None = None
 
     @property
@@ -35,7 +41,7 @@ class Absences:
     def observed(self, at: datetime, there: Set[Key], expected: Mapping[Key, datetime]) -> set[Key]:
         """A complete observation begun at `at`. `expected` gives each attempt's acceptance; the lost ones come back."""
         gap = timedelta(0) if self._before is None else at - self._before
-        counted = gap if timedelta(0) <= gap <= LONGEST_GAP else timedelta(0)
+        counted = gap if timedelta(0) <= gap <= self._longest_gap else timedelta(0)
         self._before = at
         absent = {key for key, accepted_at in expected.items() if key not in there and accepted_at <= at}
         self._absent = {key: self._absent[key] + counted if key in self._absent else timedelta(0) for key in absent}

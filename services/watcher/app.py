@@ -1,7 +1,6 @@
 """The watcher put together: settings, store, eyes, handlers, loops."""
 
 import asyncio
-import functools
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
@@ -14,7 +13,9 @@ from services.watcher.logs import read
 from services.watcher.observing import Observing
 from services.watcher.restoring import Restoring
 from services.watcher.settings import WatcherSettings
-from services.watcher.slurm.eyes import Seen, SlurmEyes
+from services.watcher.slurm.attempts import Seen
+from services.watcher.slurm.eyes import SlurmEyes
+from services.watcher.slurm.kept import Kept
 from services.watcher.slurm.room import SECONDS as ROOM_SECONDS
 from services.watcher.slurm.room import RoomReports
 from services.watcher.store import Store
@@ -52,6 +53,8 @@ _CAPACITY_SECONDS: Final = 1.0
 _KEEP_SECONDS: Final = 2.0
 _IDLE_LOOK_SECONDS: Final = 2.0
 _AUDIT_SECONDS: Final = 30.0
+_SLOWEST_LOOK_SECONDS: Final = 30.0
+"""So long a look at a Slurm cluster may take: commands that take longer have not answered."""
 
 
 class Pace:
@@ -162,8 +165,9 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
             service.clock,
             service.log,
             service.metrics,
+            Kept(store),
             deployment=settings.deployment,
-            owed=functools.partial(store.expected, name),
+            restored_since=lambda: service.standing.backup_at if service.standing.restoring else None,
         )
         observing_it = Observing(
             store,
@@ -175,6 +179,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
             lease=lease,
             epoch=lambda: service.standing.epoch,
             lost_after=timedelta(seconds=settings.lost_after_seconds),
+            longest_gap=timedelta(seconds=_SLOWEST_LOOK_SECONDS + cluster.tick_seconds),
         )
         rooms = RoomReports(name, cluster, client, publish, service.clock, service.log)
         _declare_loops(service, observing_it, rooms, lease, cluster.tick_seconds)

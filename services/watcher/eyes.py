@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from services.watcher.domain import Finding
+from services.watcher.store import Term
 
 
 class Sighted(Protocol):
@@ -54,6 +55,14 @@ class Eyes(Protocol[S]):
     @property
     def cluster(self) -> str:
         """Its name in records and facts."""
+        ...
+
+    async def begin(self) -> None:
+        """This replica begins to observe: what it remembers of earlier looks may be long past."""
+        ...
+
+    async def keep(self, term: Term) -> None:
+        """Leave in the tables what who observes next has to know. Raises LeaseLost."""
         ...
 
     async def observe(self) -> Observed[S]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from services.watcher.domain import Finding, is_alive
+from services.watcher.store import Term
 from services.watcher.words import Words
 from shared.backends.clusters import LOCAL
 from shared.backends.local.client import LocalClient
@@ -20,6 +21,12 @@ class LocalEyes:
         self._observe = observe
         self._client = client
         self._words = words
+
+    async def begin(self) -> None:
+        """As the protocol says: the records say all."""
+
+    async def keep(self, term: Term) -> None:
+        """As the protocol says: nothing."""
 
     async def observe(self) -> Observation:
         """As the protocol says."""

@@ -11,7 +11,7 @@ from typing import Final, Generic
 
 from opentelemetry.metrics import Meter
 
-from services.watcher.absence import Absences, Key
+from services.watcher.absence import LONGEST_GAP, Absences, Key
 from services.watcher.domain import Finding
 from services.watcher.eyes import Eyes, Observed, S
 from services.watcher.restoring import Restoring
@@ -69,7 +69,9 @@ class Observing(Generic[S]):
         lease: Lease,
         epoch: Callable[[], int],
         lost_after: timedelta,
+        longest_gap: timedelta = LONGEST_GAP,
     ) -> None:
+        """`longest_gap`: between two looks further apart than this nobody counts as absent."""
         self._store = store
         self._eyes = eyes
         self._restoring = restoring
@@ -78,6 +80,7 @@ class Observing(Generic[S]):
         self._lease = lease
         self._epoch = epoch
         self._lost_after = lost_after
+        self._longest_gap = longest_gap
         self._memory: Memory[S] | None = None
         self._blind = meter.create_counter("tidegate_incomplete_observations", description="Looks that were not whole")
         self._told = meter.create_counter("tidegate_sightings_told", description="Facts told about submissions")
@@ -92,12 +95,13 @@ class Observing(Generic[S]):
             return False
 
     async def keep(self) -> None:
-        """Write down when live attempts were last seen, and how long others are absent."""
+        """Write down when live attempts were last seen, how long others are absent, and what the eyes have to keep."""
         memory = self._memory
         if memory is None:
             return
         try:
             await self._store.remember(memory.lead, dict(memory.last_seen), memory.absences.counted)
+            await self._eyes.keep(memory.lead)
         except LeaseLost as lost:
             self._stand_by(str(lost))
 
@@ -113,7 +117,8 @@ class Observing(Generic[S]):
                 if one.absent_ms
             }
             lead = Lead(self._lease, number, self._epoch(), self._eyes.cluster)
-            self._memory = Memory(lead, Absences(self._lost_after, counted))
+            await self._eyes.begin()
+            self._memory = Memory(lead, Absences(self._lost_after, counted, self._longest_gap))
         return self._memory
 
     def _stand_by(self, why: str) -> None:

@@ -49,7 +49,8 @@ FROM sightings JOIN watched USING (job, attempt) JOIN unnest($1::text[], $2::int
 WHERE kind IN ('seen_running', 'exited', 'lost')
 ORDER BY job, attempt, sightings.epoch DESC, n DESC
 """
-# Told once per change and epoch: a row comes back only where the fact is new, has changed, or is told anew.
+# Told once per change and epoch: a row comes back only where the fact is new, has changed, or is told anew. The end of
+# what was given up stays: that it was cancelled for it is no other end.
 _TELL: Final = """
 INSERT INTO sightings AS known (submission, kind, job, attempt, n, at, fact, epoch)
 SELECT submission, kind, job, attempt, nextval('fact_versions'), $6, fact, $7
@@ -58,16 +59,25 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::jsonb[])
 ORDER BY submission, kind
 ON CONFLICT (submission, kind) DO UPDATE
 SET fact = excluded.fact, at = excluded.at, n = nextval('fact_versions'), epoch = excluded.epoch
-WHERE known.fact <> excluded.fact OR known.epoch < excluded.epoch
+WHERE known.epoch < excluded.epoch
+   OR (known.fact <> excluded.fact AND NOT (known.fact ? 'given_up' AND excluded.fact ->> 'started_at' IS NULL))
 RETURNING job, attempt, kind, n, at, fact, epoch
 """
-# A loss takes back the start: whoever is seen again after it is told anew, with a higher version.
-_TAKE_BACK: Final = "DELETE FROM sightings WHERE submission = ANY ($1::text[]) AND kind = 'seen_running'"
+# A loss takes back where it was seen: whoever is seen again after it is told anew, with a higher version.
+_TAKE_BACK: Final = """
+DELETE FROM sightings USING unnest($1::text[], $2::integer[]) AS gone (job, attempt)
+WHERE sightings.job = gone.job AND sightings.attempt = gone.attempt AND kind IN ('seen_pending', 'seen_running')
+"""
+# Whose end is not known: an end or a loss counts only while the attempt was not seen in the queue or running since.
 _EXPECTED: Final = """
 SELECT job, attempt, tenant, submission, accepted_at, last_seen_at, absent_ms
 FROM watched WHERE cluster = $1 AND NOT over AND NOT EXISTS (
-    SELECT FROM sightings
-    WHERE sightings.job = watched.job AND sightings.attempt = watched.attempt AND kind IN ('exited', 'lost')
+    SELECT FROM sightings AS ended
+    WHERE ended.job = watched.job AND ended.attempt = watched.attempt AND kind IN ('exited', 'lost') AND NOT EXISTS (
+        SELECT FROM sightings AS later
+        WHERE later.job = ended.job AND later.attempt = ended.attempt AND later.n > ended.n
+            AND later.kind IN ('seen_pending', 'seen_running')
+    )
 )
 """
 # Workstations that may be suspended for being idle, with what was told of that last.
@@ -210,7 +220,7 @@ class Store:
         """Report losses; a start that was told before counts as not told."""
         async with self.database.transaction() as tx:
             count = await self._tell(tx, term, found, at)
-            await tx.execute(_TAKE_BACK, [finding.submission for finding in found])
+            await tx.execute(_TAKE_BACK, [finding.job for finding in found], [finding.attempt for finding in found])
         return count
 
     async def expected(self, cluster: str) -> list[Expected]:

@@ -60,5 +60,15 @@ class Sighting(Base, table=True):
     epoch: int = Field(sa_column=Column(Integer, nullable=False, server_default=text("1")))
 
 
+class Look(Base, table=True):
+    """When a cluster's controller was seen last; and when it was away, or nobody looked, in the last day."""
+
+    __tablename__ = "looks"
+
+    cluster: str = Field(sa_column=Column(Text, primary_key=True))
+    looked_at: datetime = Field(sa_column=Column(_MOMENT, nullable=False))
+    blind: Any = Field(sa_column=Column(JSONB, nullable=False))
+
+
 fact_versions = Sequence("fact_versions", metadata=Base.metadata)
 metadata = with_runtime_tables(Base.metadata)

@@ -13,44 +13,56 @@ _BELIEVED_AFTER: Final = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class Blind:
-    """The controller could not be asked from `since` until `until`."""
+    """The controller could not be asked, or nobody asked it, from `since` until `until`."""
 
     since: datetime
     until: datetime
 
 
-class Blindness:
-    """Remembers both between two looks."""
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the next observer has to know: when the controller was last seen, and the blind times of the last day."""
 
-    def __init__(self) -> None:
-        self._closed_since: datetime | None = None
-        self._last_look: datetime | None = None
-        self._times: list[Blind] = []
+    looked_at: datetime | None = None
+    blind: tuple[Blind, ...] = ()
+
+
+class Blindness:
+    """Remembers both between two looks. Until its first look nobody looks: what an observer before it saw last is the
+    beginning of a blind time."""
+
+    def __init__(self, before: Sight | None = None) -> None:
+        self._sight = before or Sight()
+        self._closed_since = self._sight.looked_at
         self._broken_since: datetime | None = None
+
+    @property
+    def sight(self) -> Sight:
+        """To be kept. Without the blind time that goes on: `looked_at` is its beginning."""
+        return self._sight
 
     @property
     def times(self) -> Sequence[Blind]:
         """Of the last day, but for the one that goes on."""
-        return tuple(self._times)
+        return self._sight.blind
 
     def close_eyes(self, at: datetime) -> None:
         """The controller did not answer a look begun at `at`: since the last good one it may have been away."""
         if self._closed_since is None:
-            self._closed_since = self._last_look or at
+            self._closed_since = self._sight.looked_at or at
 
     def open_eyes(self, at: datetime) -> None:
         """A look begun at `at` was answered and believed."""
+        blind = tuple(time for time in self._sight.blind if at - time.until < _KEPT)
         if self._closed_since is not None:
-            self._times = [time for time in self._times if at - time.until < _KEPT]
-            self._times.append(Blind(self._closed_since, at))
-            self._closed_since = None
-        self._last_look = at
-        self._broken_since = None
+            blind = (*blind, Blind(self._closed_since, at))
+        self._sight = Sight(at, blind)
+        self._closed_since = self._broken_since = None
 
-    def broken(self, alive: Set[str], shown: Set[str], at: datetime) -> str | None:
-        """Why an answer is not believed: more than half of what lived is not in it, from one look to the next. One that
-        stays so for a minute is believed."""
-        gone = len(alive - shown)
+    def broken(self, alive: Set[str], accounted_for: Set[str], at: datetime) -> str | None:
+        """Why an answer is not believed: of what lived, more than half is neither in it nor has an end in accounting,
+        from one look to the next. One that stays so for a minute is believed."""
+        gone = len(alive - accounted_for)
         if len(alive) < _MANY or gone <= len(alive) * _SHARE:
             return None
         self._broken_since = self._broken_since or at

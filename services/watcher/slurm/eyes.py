@@ -1,49 +1,46 @@
-"""A Slurm cluster as the observer sees it: one squeue a look, and one sacct where something of ours is not in it.
+"""A Slurm cluster as the observer sees it: one squeue a look, and one sacct where the queue does not say all.
 
 Accounting is asked before the queue (see `sighting`). What the queue does not show any more is looked for in
-accounting, then in the runner's record; only what none of them ends counts as absent.
+accounting, and before it is lost in the runner's record; only what none of them ends counts as absent.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
+from typing import Final, Protocol
 
 from opentelemetry.metrics import Meter
 
 from services.watcher.domain import Finding
-from services.watcher.slurm.blindness import Blindness
-from services.watcher.slurm.findings import findings, self_reported, stuck
-from services.watcher.slurm.joining import Rows, by_name, sighting, tenant_in, witnesses
-from services.watcher.slurm.sighting import Sighting, is_over, of_claim, segments
-from services.watcher.store import Expected
+from services.watcher.slurm.attempts import Attempts, Seen
+from services.watcher.slurm.blindness import Blindness, Sight
+from services.watcher.slurm.joining import Rows, by_name
+from services.watcher.slurm.past import Past
+from services.watcher.slurm.sighting import is_over, segments
+from services.watcher.store import Expected, Term
 from shared.backends.clusters import SlurmCluster
-from shared.backends.local import layout
 from shared.backends.local.messages import CouldNotAsk
 from shared.backends.local.names import submission_name
-from shared.backends.slurm import records
 from shared.backends.slurm.client import SlurmClient
-from shared.backends.slurm.rows import AccountingRow, NoAnswer, QueueRow
+from shared.backends.slurm.rows import NoAnswer
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 
-_ACCOUNTING_EVERY: Final = timedelta(seconds=5)
-_BEFORE_ACCEPTANCE: Final = timedelta(hours=1)
-_ACCOUNTING_SETTLES: Final = timedelta(seconds=60)
-"""So long accounting may lag behind before the runner's record alone is believed."""
 _ONLY: Final = "s1"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One submission, with what is to be told of it."""
+class Tables(Protocol):
+    """What is kept of a cluster between two observers, and whose end is owed."""
 
-    submission: str
-    job: str
-    attempt: int
-    alive: bool
-    told: tuple[Finding, ...]
+    async def expected(self, cluster: str) -> Sequence[Expected]:
+        """Whose end is not known yet."""
+
+    async def sight(self, cluster: str) -> Sight:
+        """What was kept last."""
+
+    async def keep_sight(self, term: Term, sight: Sight) -> None:
+        """For who observes next. Raises LeaseLost where somebody does already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,58 +64,85 @@ class SlurmEyes:
         clock: Clock,
         log: Log,
         meter: Meter,
+        tables: Tables,
         *,
         deployment: str,
-        owed: Callable[[], Awaitable[Sequence[Expected]]],
+        restored_since: Callable[[], datetime | None] = lambda: None,
     ) -> None:
-        """`owed`: whose end is not known yet."""
+        """`restored_since`: while a restore is under way the time since when anything may be unknown here."""
         self._cluster = cluster
-        self._settings = settings
         self._client = client
-        self._root = root
         self._clock = clock
         self._log = log
+        self._tables = tables
         self._deployment = deployment
-        self._owed = owed
-        self._unknown = meter.create_counter("tidegate_unknown_words", description="Words that the mapping lacks")
-        self._complained: set[str] = set()
-        self._blindness = Blindness()
-        self._accounted: tuple[AccountingRow, ...] = ()
-        self._accounting_at: datetime | None = None
-        self._alive: frozenset[str] = frozenset()
-        self._seen: Mapping[str, Seen] = {}
-        self._absent_since: dict[str, datetime] = {}
-        self._stuck_since: dict[str, datetime] = {}
+        self._restored_since = restored_since
+        self._skipped = meter.create_counter("tidegate_unread_rows", description="Rows of Slurm that cannot be read")
+        self._new_attempts: Callable[[], Attempts] = lambda: Attempts(
+            root, log, meter, stuck_seconds=settings.stuck_seconds, accounting=settings.accounting
+        )
+        self._new_past: Callable[[], Past] = lambda: Past(client, enabled=settings.accounting)
+        self._alive: frozenset[str]
+        self._queued: frozenset[str]
+        self._begin(Sight(), (), clock.now())
 
     @property
     def cluster(self) -> str:
         """As the file of clusters names it."""
         return self._cluster
 
+    async def begin(self) -> None:
+        """As the protocol says: who was alive, and when the controller was away, is known from the tables."""
+        sight, owed = await self._tables.sight(self._cluster), await self._tables.expected(self._cluster)
+        self._begin(sight, owed, self._clock.now())
+
+    async def keep(self, term: Term) -> None:
+        """As the protocol says."""
+        await self._tables.keep_sight(term, self._blindness.sight)
+
     async def observe(self) -> Look:
         """As the protocol says."""
         at = self._clock.now()
-        owed = {self._name(one): one for one in await self._owed()}
-        missing = [one for name, one in owed.items() if name not in self._alive]
-        why_not = await self._ask_accounting(missing, at)
+        self._owed = self._by_name(await self._tables.expected(self._cluster))
+        restored_since = self._restored_since()
+        why_not = await self._past.ask(self._wanted(), at, everything_since=restored_since)
         queue = await self._client.queue()
         if isinstance(queue, NoAnswer):
             self._blindness.close_eyes(at)
-            return Look(False, tuple(self._seen.values()), queue.why)
-        names = by_name(queue.rows, self._accounted, self._deployment)
-        alive = frozenset(name for name, rows in names.items() if any(map(_lives, rows.queue)))
-        if problem := self._blindness.broken(self._alive, frozenset(names), at):
-            return Look(False, tuple(self._seen.values()), problem)
+            return Look(False, self._attempts.seen, queue.why)
+        self._skipped.add(len(queue.skipped))
+        names = by_name(queue.rows, self._past.rows, self._deployment)
+        self._queued, self._asked_at = frozenset(name for name, rows in names.items() if rows.queue), at
+        self._past.keep(self._queued | self._owed.keys() if restored_since is None else names.keys())
+        accounted_for = frozenset(name for name, rows in names.items() if rows.queue or _has_ended(rows))
+        if problem := self._blindness.broken(self._alive, accounted_for, at):
+            return Look(False, self._attempts.seen, problem)
         self._blindness.open_eyes(at)
-        self._alive = alive
-        seen = await asyncio.to_thread(self._read, names, owed, at)
-        # The same object where nothing has changed: then it is not told again.
-        self._seen = {name: old if (old := self._seen.get(name)) == one else one for name, one in seen.items()}
-        return Look(why_not is None, tuple(self._seen.values()), why_not)
+        self._alive = frozenset(name for name, rows in names.items() if rows.alive)
+        await asyncio.to_thread(
+            self._attempts.read,
+            names,
+            self._owed,
+            self._blindness.times,
+            at,
+            unread=queue.skipped,
+            orphans_too=restored_since is not None,
+        )
+        return Look(why_not is None, self._attempts.seen, why_not)
 
     async def find(self, job: str, attempt: int) -> Sequence[Seen]:
-        """As the protocol says; a look says all of it, so that there is nothing more on record."""
-        return [one for one in self._seen.values() if (one.job, one.attempt) == (job, attempt)]
+        """As the protocol says: accounting is asked where it was not yet, and the runner's record is looked at."""
+        known = [one for one in self._attempts.seen if (one.job, one.attempt) == (job, attempt)]
+        name, one = next(((name, one) for name, one in self._owed.items() if one.key == (job, attempt)), (None, None))
+        if known or name is None or one is None:
+            return known
+        if not self._past.has_answered(name):
+            if why := await self._past.ask_at_once(name, one.accepted_at):
+                raise CouldNotAsk(why)
+            if _has_ended(Rows((), self._past.of(name))):
+                raise CouldNotAsk(f"accounting has an end of {name}, which the next look will tell")
+        alone = await asyncio.to_thread(self._attempts.alone, name, one)
+        return [] if alone is None else [alone]
 
     def found(self, sightings: Iterable[Seen]) -> list[Finding]:
         """As the protocol says."""
@@ -128,98 +152,30 @@ class SlurmEyes:
         """As the protocol says."""
         return sighting.alive
 
-    def _name(self, one: Expected) -> str:
-        return one.submission or submission_name(self._deployment, one.job, one.attempt, _ONLY)
+    def _begin(self, sight: Sight, owed: Sequence[Expected], at: datetime) -> None:
+        """As if this one had not looked yet."""
+        self._blindness = Blindness(sight)
+        self._attempts = self._new_attempts()
+        self._past = self._new_past()
+        self._owed = self._by_name(owed)
+        self._alive = frozenset(name for name, one in self._owed.items() if one.last_seen_at is not None)
+        self._queued = frozenset[str]()
+        self._asked_at = at
 
-    async def _ask_accounting(self, missing: Sequence[Expected], at: datetime) -> str | None:
-        """Ask where somebody is missing, at most every few seconds; why it could not be asked, if so."""
-        if not self._settings.accounting:
-            return None
-        if not missing:
-            self._accounted = ()
-            return None
-        if self._accounting_at is not None and timedelta(0) <= at - self._accounting_at < _ACCOUNTING_EVERY:
-            return None
-        self._accounting_at = at
-        found = await self._client.accounting(min(one.accepted_at for one in missing) - _BEFORE_ACCEPTANCE)
-        if isinstance(found, NoAnswer):
-            return found.why
-        self._accounted = found.rows
-        return None
+    def _by_name(self, owed: Sequence[Expected]) -> Mapping[str, Expected]:
+        return {one.submission or submission_name(self._deployment, one.job, one.attempt, _ONLY): one for one in owed}
 
-    def _read(self, names: Mapping[str, Rows], owed: Mapping[str, Expected], at: datetime) -> dict[str, Seen]:
-        """What is to be told of everybody who is shown, and of those who are owed and not shown."""
-        seen: dict[str, Seen] = {}
-        for name in [*names, *(name for name in owed if name not in names)]:
-            rows, one = names.get(name, Rows()), owed.get(name)
-            tenant = one.tenant if one is not None else tenant_in(rows)
-            if tenant is None or (one is None and not rows.queue):
-                continue
-            if (known := self._seen_of(name, rows, one, tenant, at)) is not None:
-                seen[name] = known
-        for since in (self._absent_since, self._stuck_since):
-            for name in since.keys() - seen.keys() - owed.keys():
-                del since[name]
-        return seen
-
-    def _seen_of(self, name: str, rows: Rows, one: Expected | None, tenant: str, at: datetime) -> Seen | None:
-        shown = sighting(name, rows, tenant, records.Records())
-        if shown is None or len({row.id for row in rows.queue}) > 1 or is_over(shown.last):
-            known = self._records(name, tenant)
-            shown = sighting(name, rows, tenant, known) or shown
-        else:
-            known = records.Records()
-        if shown is not None and (shown.alive or is_over(shown.last)):
-            self._absent_since.pop(name, None)
-            self._note_words(shown)
-            told = self._stuck(shown, at) or findings(shown, self._blindness.times)
-            return Seen(name, shown.job, shown.attempt, shown.alive, told)
-        if one is None:
-            return None
-        absent_since = self._absent_since.setdefault(name, at)
-        if not self._settings.accounting or at - absent_since >= _ACCOUNTING_SETTLES:
-            return _alone(name, one, tenant, known)
-        return None
-
-    def _stuck(self, shown: Sighting, at: datetime) -> tuple[Finding, ...]:
-        """Its end, where it has waited for too long for what will never come."""
-        if not shown.alive or (end := stuck(shown, at)) is None:
-            self._stuck_since.pop(shown.name, None)
-            return ()
-        since = self._stuck_since.setdefault(shown.name, at)
-        return (end,) if at - since >= timedelta(seconds=self._settings.stuck_seconds) else ()
-
-    def _records(self, name: str, tenant: str) -> records.Records:
-        parsed = submission_parts(name)
-        try:
-            return records.read(layout.attempt_directory(self._root, tenant, parsed[0], parsed[1]))
-        except (OSError, ValueError) as error:
-            raise CouldNotAsk(f"the runner's records of {name} could not be read: {error}") from error
-
-    def _note_words(self, shown: Sighting) -> None:
-        for segment in shown.segments:
-            if segment.state is None and segment.word and segment.word not in self._complained:
-                self._unknown.add(1, {"word": segment.word[:40]})
-                self._complained.add(segment.word)
-                self._log.warning("a word of Slurm is unknown: the job keeps its state", word=segment.word)
+    def _wanted(self) -> Mapping[str, datetime]:
+        """Whom accounting is asked about: who should have been in the last answer of the queue and was not, and of whom
+        it knows more than the queue. Since when it may have them."""
+        more = self._attempts.wanting
+        return {
+            name: one.accepted_at
+            for name, one in self._owed.items()
+            if name in more or (name not in self._queued and one.accepted_at <= self._asked_at)
+        }
 
 
-def submission_parts(name: str) -> tuple[str, int]:
-    """(job, attempt) of a name that was parsed before."""
-    _, job, attempt, _ = name.split(".")
-    return job, int(attempt[1:])
-
-
-def _alone(name: str, one: Expected, tenant: str, known: records.Records) -> Seen | None:
-    """By the runner's record alone."""
-    last = witnesses(known)[-1:] if known.holder is not None else ()
-    if not last or known.holder is None:
-        return None
-    shown = of_claim(name, one.job, one.attempt, tenant, known.holder.slurm_job_id, one.accepted_at, last[0])
-    end = self_reported(shown, last[0])
-    return None if end is None else Seen(name, one.job, one.attempt, False, (end,))
-
-
-def _lives(row: QueueRow) -> bool:
-    found = segments(row, ())
-    return not found or not is_over(found[-1])
+def _has_ended(rows: Rows) -> bool:
+    found = segments(None, rows.accounting)
+    return bool(found) and is_over(found[-1])

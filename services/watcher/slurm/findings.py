@@ -122,40 +122,46 @@ def _outcome(segment: Segment, witness: Witness | None) -> tuple[int | None, int
 
 
 def _stopped(segment: Segment, witness: Witness | None) -> bool | None:
-    """Whether the cluster's side recorded a stop before the end; it cannot tell for an end by itself."""
+    """Whether the cluster's side recorded a stop before the end; without the runner's record nobody can tell."""
     assert segment.state is not None
     if segment.state.reason is EndReason.STOPPED_AT_BACKEND:
         return True
-    return witness is not None and witness.stop_seen_at is not None
+    return None if witness is None else witness.stop_seen_at is not None
 
 
 def _end(segment: Segment, witness: Witness | None, blind: Sequence[Blind]) -> tuple[datetime, str | None]:
-    """When it ended. The runner's time counts only where the controller could not be asked between the two."""
+    """When it ended. The runner's time counts only where the controller was away then, and dates the end to its return:
+    it must lie in that time, for the job's user could have written it."""
     ended_at = segment.end or segment.created_at
     if witness is None or ended_at - witness.ended_at <= _ROUNDING:
         return ended_at, None
-    unseen = any(gap.since <= ended_at and witness.ended_at <= gap.until + _SETTLES for gap in blind)
+    unseen = any(gap.since - _SETTLES <= witness.ended_at and ended_at <= gap.until + _SETTLES for gap in blind)
     if not unseen or (segment.start is not None and witness.ended_at < segment.start):
         return ended_at, None
     late = round((ended_at - witness.ended_at).total_seconds())
     return witness.ended_at, f"Slurm recorded the end {late} s late, after a time in which it could not be asked"
 
 
-def stuck(sighting: Sighting, at: datetime) -> Finding | None:
-    """The end of a job that waits for what will never come; None for any other."""
+def is_stuck(sighting: Sighting) -> bool:
+    """Whether it waits for what will never come."""
     last = sighting.last
-    if last.state is None or last.state.means not in (Means.WAITS, Means.HELD):
-        return None
-    if last.state.means is Means.WAITS and not waiting(last.reason).stuck:
-        return None
+    if last.state is None or not last.controller:
+        return False
+    return last.state.means is Means.HELD or (last.state.means is Means.WAITS and waiting(last.reason).stuck)
+
+
+def given_up(sighting: Sighting, at: datetime) -> tuple[Finding, ...]:
+    """What is told of one that is stuck: its end. It stays the end when the job is cancelled for it (see `store`)."""
+    *earlier, last = sighting.segments
     fields = {
+        "given_up": True,
         "ended_at": at.replace(microsecond=0).isoformat(),
         "stop_recorded": False,
         "reason": EndReason.CONFIGURATION.value,
         "message": f"it can never start: {told(last.reason)}",
         "raw_state": last.word,
     }
-    return _finding(sighting, last, "exited", fields)
+    return (*(_requeued(sighting, segment) for segment in earlier), _finding(sighting, last, "exited", fields))
 
 
 def self_reported(sighting: Sighting, witness: Witness) -> Finding | None:

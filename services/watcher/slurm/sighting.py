@@ -28,6 +28,8 @@ class Witness:
     stop_seen_at: datetime | None = None
     ran: bool = True
     reason: str | None = None
+    stop_requested: bool = False
+    """Whether the stop that it saw was a request of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +96,26 @@ def segments(queue: QueueRow | None, accounting: Sequence[AccountingRow]) -> tup
     """The segments of one Slurm job (one id), in any order of rows; () where no row says when it was submitted.
 
     Accounting has a row for each, by time of submission; a requeue is a submission anew. The controller's row is the
-    newest, and takes the place of accounting's about the same.
+    newest, and takes the place of accounting's about the same; only who cancelled it accounting alone says. Of a
+    controller's row without its time nothing can be told.
     """
     past = sorted(
         (row for row in accounting if row.submitted_at is not None),
         key=lambda row: (row.submitted_at, row.start or row.submitted_at),
     )
-    if queue is None or queue.submitted_at is None:
+    if queue is None:
         return tuple(_of_accounting(number, row) for number, row in enumerate(past))
+    if queue.submitted_at is None:
+        return ()
     before = [row for row in past if row.submitted_at is not None and row.submitted_at < queue.submitted_at]
     found = [_of_accounting(number, row) for number, row in enumerate(before[: queue.restarts])]
     if queue.restarts > len(found):
         found += _not_told_yet(queue, found)
-    return (*found, _of_queue(queue))
+    same = (row.cancelled_by for row in past if row.submitted_at == queue.submitted_at)
+    return (*found, _of_queue(queue, next((by for by in same if by is not None), None)))
 
 
-def _of_queue(row: QueueRow) -> Segment:
+def _of_queue(row: QueueRow, cancelled_by: int | None) -> Segment:
     assert row.submitted_at is not None
     word = "COMPLETING" if row.completing else row.state
     known = state_row(word)
@@ -124,9 +130,10 @@ def _of_queue(row: QueueRow) -> Segment:
         state=known,
         controller=True,
         reason=row.reason,
-        start=row.start if started else None,
+        start=row.start if started and not _never_started(row) else None,
         end=row.end if is_ended(known) else None,
         exit=row.exit,
+        cancelled_by=cancelled_by,
         suspended_since=row.suspended_since if known is not None and known.means is Means.SUSPENDED else None,
         suspended_ms=suspended,
     )
@@ -143,12 +150,17 @@ def _of_accounting(number: int, row: AccountingRow) -> Segment:
         state=known,
         controller=False,
         reason=row.reason,
-        start=row.start,
+        start=None if _never_started(row) else row.start,
         end=row.end,
         exit=row.exit,
         cancelled_by=row.cancelled_by,
         suspended_ms=suspended,
     )
+
+
+def _never_started(row: QueueRow | AccountingRow) -> bool:
+    """Slurm writes the end of a job that was cancelled while it waited as its start, too; it had no node then."""
+    return row.nodes is None and row.start is not None and row.start == row.end
 
 
 def _not_told_yet(queue: QueueRow, found: Sequence[Segment]) -> list[Segment]:

@@ -68,6 +68,7 @@ _FAMILIES: Final[tuple[tuple[re.Pattern[str], Waiting], ...]] = (
     ),
     (re.compile(r"Assoc(Max|Grp)\w*"), Waiting("a limit of its account is reached")),
 )
+_NODES: Final = re.compile(r", *UnavailableNodes:.*")
 
 
 def waiting(reason: str | None) -> Waiting:
@@ -84,5 +85,6 @@ def waiting(reason: str | None) -> Waiting:
 
 
 def told(reason: str | None) -> str:
-    """The word and the sentence, as a person is shown them."""
-    return f"{reason or 'None'}: {waiting(reason).sentence}"
+    """The word and the sentence, as a person is shown them. Without the nodes that are not available now: they come and
+    go all the time, and each change would be told of every job that waits."""
+    return f"{_NODES.sub('', reason or 'None')}: {waiting(reason).sentence}"
