@@ -62,3 +62,20 @@ def hpc(stack_on_slurm: SlurmStack, cluster: Cluster) -> SlurmStack:
     """The stack, on a cluster that is put right after the test."""
     assert cluster is stack_on_slurm.cluster
     return stack_on_slurm
+
+
+@pytest.fixture(scope="session")
+def stack_beside(slurm: Cluster) -> Iterator[SlurmStack]:
+    """Another stack on the same cluster, which asks no accounting, and whose jobs Slurm may not start again."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-beside-") as folder,
+        running_stack(slurm, Path(folder), accounting="false") as stack,
+    ):
+        yield stack
+
+
+@pytest.fixture
+def beside(stack_beside: SlurmStack, cluster: Cluster) -> SlurmStack:
+    """The other stack, on a cluster that is put right after the test."""
+    assert cluster is stack_beside.cluster
+    return stack_beside

@@ -127,9 +127,9 @@ class SlurmStack:
         """The job once it runs."""
         return self.until(job, lambda one: one.state == "RUNNING", "the job to run")
 
-    def log(self, job: str) -> str:
+    def log(self, job: str, stream: str = "stdout") -> str:
         """What it has written so far."""
-        return b"".join(self.client.logs(job)).decode()
+        return b"".join(self.client.logs(job, stream=stream)).decode()
 
     def slurm_id(self, job: str) -> str:
         """Its Slurm job's, once there is one."""
