@@ -115,10 +115,20 @@ def _outcome(segment: Segment, witness: Witness | None) -> tuple[int | None, int
         if witness is None or (failed and witness.code == 0):
             return None, None, None
         return witness.code, witness.signal, None
+    if witness is not None and _lost_its_high_bit(segment, witness):
+        return witness.code, None, None
     code, signal = (None, slurm.signal) if slurm.signal else (slurm.code, None)
     if code == 0 and witness is not None and witness.code != 0:
         return witness.code, witness.signal, None
     return code, signal, None
+
+
+def _lost_its_high_bit(segment: Segment, witness: Witness) -> bool:
+    """Accounting keeps exit 137 as 9:0, the controller as it is."""
+    slurm = segment.exit
+    if segment.controller or slurm is None or slurm.signal or not slurm.code:
+        return False
+    return witness.code == _SHELLS_SIGNAL + slurm.code
 
 
 def _stopped(segment: Segment, witness: Witness | None) -> bool | None:
@@ -197,7 +207,7 @@ def _disagreement(segment: Segment, witness: Witness | None) -> str | None:
     if slurm.signal:
         same = witness.signal == slurm.signal or witness.code == _SHELLS_SIGNAL + slurm.signal
     else:
-        same = witness.code == slurm.code
+        same = witness.code == slurm.code or _lost_its_high_bit(segment, witness)
     if same or segment.state is None or segment.state.reason is not None:
         return None
     said = f"exit {witness.code}" if witness.code is not None else f"signal {witness.signal}"

@@ -1,30 +1,64 @@
-"""What a cluster is said to have for the jobs of a coretype."""
+"""What a cluster has for the jobs of a coretype."""
 
-import pytest
-
-from services.watcher.slurm.room import Room, rooms
-from shared.backends.clusters import Coretype
-from shared.backends.slurm.nodes import Capacity
+from services.watcher.slurm.room import Room, RoomReports, rooms
+from shared.backends.clusters import Coretype, SlurmCluster
+from shared.backends.slurm.client import SlurmClient
+from shared.backends.slurm.nodes import Capacity as Held
+from shared.backends.slurm.rows import Listed, NoAnswer
+from shared.contracts.queries import Capacity
+from shared.runtime.clock import FixedClock
+from shared.runtime.logs import Log
+from tests.unit.watcher.slurm.rows import NOON
 
 HELD = (
-    Capacity("big", "cpu", 64, 0, 16),
-    Capacity("big", "gpu", 8, 2, 4),
-    Capacity("small", "cpu", 8, 0, 0),
-    Capacity("down", "cpu", 8, 0, 8),
+    Held("gpu", "cpu", 64, 10, 16),
+    Held("gpu", "gpu", 12, 4, 4),
+    Held("gpu", "gpu:a100", 8, 4, 4),
+    Held("small", "cpu", 8, 0, 0),
 )
 
 
-@pytest.mark.parametrize(
-    ("coretype", "room"),
-    [
-        pytest.param(Coretype(partition="big", gres="gpu"), Room(gpus=4, slots=48, total_gpus=8), id="GPUs"),
-        pytest.param(Coretype(partition="big", cpus=16), Room(gpus=0, slots=3, total_gpus=0), id="cores of a job"),
-        pytest.param(Coretype(partition="down"), Room(gpus=0, slots=0, total_gpus=0), id="a partition that is down"),
-        pytest.param(Coretype(gres="gpu"), Room(gpus=4, slots=48, total_gpus=8), id="no partition"),
-        pytest.param(Coretype(partition="nosuch"), Room(gpus=0, slots=48, total_gpus=0), id="one that is not there"),
-        pytest.param(Coretype(partition="big,small"), Room(gpus=0, slots=48, total_gpus=0), id="a list of partitions"),
-        pytest.param(Coretype(partition="big", gres="tpu"), Room(gpus=0, slots=48, total_gpus=0), id="no such GPUs"),
-    ],
-)
-def test_a_coretype_has_what_its_partition_has_less_what_nobody_gets(coretype: Coretype, room: Room) -> None:
-    assert rooms({"some": coretype}, HELD) == {"some": room}
+class Nodes(SlurmClient):
+    """A cluster that is asked for its nodes."""
+
+    held: Listed[Held] | NoAnswer = Listed(HELD)
+
+    async def capacity(self) -> Listed[Held] | NoAnswer:
+        return self.held
+
+
+def test_what_is_out_of_order_is_not_there_and_what_others_use_is() -> None:
+    coretypes = {
+        "a100": Coretype(partition="gpu", gres="gpu:a100", cpus=8),
+        "any": Coretype(partition="gpu", gres="gpu"),
+        "plain": Coretype(partition="small", cpus=3),
+        "anywhere": Coretype(),
+        "gone": Coretype(partition="nosuch", gres="gpu"),
+    }
+    assert rooms(coretypes, HELD) == {
+        "a100": Room(gpus=4, slots=6, total_gpus=8),
+        "any": Room(gpus=8, slots=48, total_gpus=12),
+        "plain": Room(gpus=0, slots=2, total_gpus=0),
+        "anywhere": Room(gpus=0, slots=48, total_gpus=0),
+        "gone": Room(gpus=8, slots=48, total_gpus=12),
+    }
+
+
+async def test_a_cluster_that_cannot_be_asked_keeps_its_numbers_and_is_unreachable() -> None:
+    told: list[Capacity] = []
+
+    async def publish(report: Capacity) -> None:
+        told.append(report)
+
+    client, settings = Nodes(), SlurmCluster(coretypes={"a100": Coretype(partition="gpu", gres="gpu:a100")})
+    reports = RoomReports("hpc", settings, client, publish, FixedClock(NOON), Log("tidegate"))
+    await reports.once()
+    client.held = NoAnswer("slurmctld is down")
+    await reports.once()
+    client.held = Listed(HELD)
+    await reports.once()
+    assert [(one.cluster, one.coretype, one.gpus, one.reachable) for one in told] == [
+        ("hpc", "a100", 4, True),
+        ("hpc", "a100", 4, False),
+        ("hpc", "a100", 4, True),
+    ]
