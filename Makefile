@@ -30,7 +30,7 @@ ifneq ($(shell test -n "$$HOME" && test -w "$$HOME" && echo yes),yes)
 export UV_CACHE_DIR := $(CURDIR)/.uv/cache
 endif
 
-.PHONY: help setup demo up down check test test-long bench bench-peers clean
+.PHONY: help setup demo up down check test test-long bench bench-peers bench-slurm clean
 
 help: ## List these commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench: .venv/.base ## Measure throughput, latency and cost per job on this machi
 
 bench-peers: .venv/.bench ## Run the same jobs in tidegate, pgqueuer and Procrastinate by turns, and print ratios
 	$(BIN)/python -m tests.bench.peers $(ARGS)
+
+bench-slurm: .venv/.all ## Run the same jobs by sbatch and through tidegate on a test cluster of Slurm (root), and count its calls
+	$(BIN)/python -m tests.bench.slurm $(ARGS)
 
 clean: ## Remove what setup and the checks made (not the cache of uv)
 	rm -rf .venv .uv/bin .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
