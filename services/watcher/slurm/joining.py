@@ -108,5 +108,7 @@ def lives(row: QueueRow) -> bool:
 def _is_ours(row: QueueRow | AccountingRow, deployment: str) -> bool:
     if not row.name.startswith(f"{deployment}.") or parse_submission_name(row.name) is None:
         return False
+    if row.refused:  # who submitted it tells that it was refused
+        return False
     id = parse_id(row.id)
     return id is not None and id.job == row.id

@@ -55,6 +55,11 @@ class QueueRow:
     None where it has no time limit. Slurm puts the end of a job off by what it was suspended, which is where this and
     `suspended_since` come from: squeue says neither."""
 
+    @property
+    def refused(self) -> bool:
+        """Is it what is kept of a submission that was refused, as no node could ever run it? It never was a job."""
+        return self.state == "FAILED" and self.reason == "BadConstraints"
+
 
 @dataclass(frozen=True, slots=True)
 class AccountingRow:
@@ -83,6 +88,11 @@ class AccountingRow:
     half_filled: bool = False
     doubtful: tuple[str, ...] = ()
     """As in a QueueRow."""
+
+    @property
+    def refused(self) -> bool:
+        """As of a QueueRow. Here no reason tells it: of all that failed it alone had no node, and no time."""
+        return self.state == "FAILED" and self.nodes is None and self.start is not None and self.start == self.end
 
 
 @dataclass(frozen=True, slots=True)

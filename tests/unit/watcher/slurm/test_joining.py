@@ -21,6 +21,11 @@ def test_strangers_other_deployments_arrays_and_heterogeneous_jobs_are_not_ours(
     assert by_name([*strange, ours], [*half, past], "tidegate") == {NAME: Rows((ours,), (past,))}
 
 
+def test_what_is_kept_of_a_refused_submission_is_no_job() -> None:
+    queue = queued("FAILED", "BadConstraints", exit="1:0", start=3, end=3)
+    assert by_name([queue], [accounted("FAILED", exit="1:0", start=3, end=3)], "tidegate") == {}
+
+
 def test_of_two_jobs_of_a_name_the_claims_holder_is_the_submission() -> None:
     first, second = queued("CANCELLED", submitted=0), replace(queued("RUNNING", submitted=9, start=10), id="31")
     rows = Rows((first, second))
