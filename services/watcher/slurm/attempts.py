@@ -23,7 +23,7 @@ from shared.backends.slurm import records
 from shared.lifecycle.reasons import EndReason
 from shared.runtime.logs import Log
 
-_ACCOUNTING_LAGS: Final = timedelta(seconds=15)
+_ACCOUNTING_LAGS: Final = timedelta(seconds=30)
 """So long an end waits for who cancelled the job, and for what was before a requeue: only accounting knows."""
 _FILES_LAG: Final = timedelta(seconds=60)
 """So long a shared file system may show no record yet, or none at all, before an end is told without it."""

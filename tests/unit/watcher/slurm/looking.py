@@ -11,6 +11,7 @@ from opentelemetry import metrics
 
 from services.watcher.slurm.blindness import Sight
 from services.watcher.slurm.eyes import Look, SlurmEyes
+from services.watcher.slurm.eyes import Tables as KeptTables
 from services.watcher.store import Expected, Term
 from shared.backends.clusters import Coretype, SlurmCluster
 from shared.backends.local.names import submission_name
@@ -103,6 +104,8 @@ class Looking:
         self.client, self.tables, self.clock = Shown(), Tables(), FixedClock(NOON)
         self.settings = SlurmCluster(coretypes={"gpu": Coretype()}, **settings)
         self.restored_since: datetime | None = None
+        self.kept: KeptTables | None = None
+        """Where the eyes are to keep what they leave, if not in `tables`."""
         self.eyes = self.another()
 
     def another(self) -> SlurmEyes:
@@ -115,7 +118,7 @@ class Looking:
             self.clock,
             Log("tidegate"),
             metrics.get_meter("test"),
-            self.tables,
+            self.kept or self.tables,
             deployment="tidegate",
             restored_since=lambda: self.restored_since,
         )

@@ -204,7 +204,7 @@ async def test_who_cancelled_it_is_waited_for_and_not_for_long(looking: Looking)
     told = await looking.told(after=6)
     assert told[0][0][1]["message"] == "cancelled by uid 61007"
     assert told[1][0][0] == "seen_running"
-    told = await looking.told(after=10)
+    told = await looking.told(after=30)
     assert told[1][0][1]["message"] == "cancelled"
 
 

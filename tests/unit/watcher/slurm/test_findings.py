@@ -169,5 +169,23 @@ def test_without_such_a_time_the_runner_of_the_tenant_shortens_nothing() -> None
     assert the_end(before_its_start, (Blind(at(20), at(595)),))["ended_at"] == at(600).isoformat()
 
 
+def test_a_blind_time_long_before_the_end_shortens_nothing() -> None:
+    forged = seen(queued("COMPLETED", exit="0:0", start=1, end=36_000), (), (Witness(0, 0, None, at(30)),))
+    assert the_end(forged, (Blind(at(18_000), at(18_010)),))["ended_at"] == at(36_000).isoformat()
+    assert the_end(forged, (Blind(at(35_000), at(36_000)),))["ended_at"] == at(36_000).isoformat()
+
+
+def test_a_code_that_accounting_has_cut_is_as_the_runner_recorded_it() -> None:
+    witness = Witness(0, 137, None, at(5))
+    end = the_end(seen(None, (accounted("FAILED", exit="9:0", start=1, end=5),), (witness,)))
+    assert (end["code"], end["message"]) == (137, None)
+    end = the_end(seen(queued("FAILED", exit="9:0", start=1, end=5), (), (witness,)))
+    assert (end["code"], end["message"]) == (9, "Slurm says FAILED 9:0, the runner recorded exit 137")
+
+
+def test_who_was_cancelled_before_a_start_never_started() -> None:
+    assert the_end(seen(queued("CANCELLED", start=3, end=3)))["started_at"] is None
+
+
 def test_a_runner_that_was_not_to_start_tells_no_end_of_the_command() -> None:
     assert told(seen(queued("FAILED", exit="75:0", start=1, end=1))) == []
