@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,20 +16,30 @@ from shared.backends.local.layout import make_root
 from shared.backends.slurm.client import SlurmClient, TimeOuts
 from shared.runtime.database import Database
 from shared.runtime.logs import Log
-from tests.databases import FreshDatabase
+from tests.databases import FreshDatabase, ServiceDatabase
 from tests.integration.backends.local.harness import Backend
 from tests.integration.launcher.story import Job
 from tests.integration.launcher.world import Launcher, World
 from tests.patience import PATIENCE_SECONDS
 
 NAME: Final = "hpc"
-SETTLE_SECONDS: Final = 2
+SETTLE_SECONDS: Final = 1
 TIME_OUTS: Final = TimeOuts(submit_seconds=20)
-HASTY: Final = TimeOuts(submit_seconds=3, query_seconds=3, act_seconds=3, accounting_seconds=10)
+HASTY: Final = TimeOuts(submit_seconds=2, query_seconds=2, act_seconds=2, accounting_seconds=10)
 """For what will not be answered."""
 SUBMITS_AND_HANGS: Final = "{sbatch} && exec sleep 1000"
 HANGS: Final = "exec sleep 1000"
 HANGS_AND_SUBMITS: Final = 'while ! [ -e "$here/goes_on" ]; do sleep 0.1; done; exec {sbatch}'
+
+
+class Ahead:
+    """This machine's clock, set forward."""
+
+    def __init__(self, by: timedelta) -> None:
+        self._by = by
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self._by
 
 
 def clusters(**settings: Any) -> SlurmCluster:
@@ -48,8 +59,9 @@ class SlurmWorld(World):
 
     cluster = NAME
 
-    def __init__(self, database: Database, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, database: Database, login: ServiceDatabase, cluster: Cluster, folder: Path) -> None:
         super().__init__(database, Backend(folder / "root"))
+        self.login = login
         make_root(self.backend.client.root)
         self.slurm = cluster
         self._folder = folder
@@ -108,6 +120,21 @@ exec /usr/bin/sbatch "$@"
         asked = ["squeue", "--noheader", "--states=all", f"--name={self.submission(job, attempt)}", "--format=%i %T"]
         lines = self.slurm.run(asked).stdout.split("\n")
         return sorted((line.strip() for line in lines if line.strip()), key=lambda line: int(line.split()[0]))
+
+    async def successor(self, name: str = "two", **how: Any) -> Launcher:
+        """Another replica, once the lease of the first, and the time of its call of sbatch, are over."""
+        self.clock = Ahead(timedelta(minutes=10))
+        launcher = self.replica(name, **how)
+        await launcher.store.take_over(self.clock.now(), at_start=False)
+        return launcher
+
+    async def until_passed(self, number: int = 1) -> None:
+        """Wait until a stand-in was called."""
+        await until((self.stand_in(number) / "passed.1").exists, lambda: "sbatch was not called")
+
+    def go_on(self, number: int = 1) -> None:
+        """Let a stand-in that waits submit."""
+        (self.stand_in(number) / "goes_on").touch()
 
     async def until_jobs(self, job: Job, are: Callable[[list[str]], object]) -> list[str]:
         """Wait until the queue shows this of them."""
@@ -171,7 +198,7 @@ async def slurm_world(fresh: FreshDatabase, cluster: Cluster, folder: Path) -> A
     database = Database(made.url, schema="launcher")
     await database.connect()
     try:
-        yield SlurmWorld(database, cluster, folder)
+        yield SlurmWorld(database, made, cluster, folder)
     finally:
         await database.close()
 

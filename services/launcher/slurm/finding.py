@@ -9,7 +9,7 @@ from datetime import UTC, timedelta
 from services.launcher.backend import Shown, Target
 from services.launcher.slurm.cancelling import Cancelling
 from services.launcher.slurm.evidence import Attempts, Evidence
-from services.launcher.slurm.found import is_refused, shown, shown_ended
+from services.launcher.slurm.found import shown, shown_ended
 from services.launcher.slurm.looks import Looks, Queue
 from shared.backends.clusters import SlurmCluster
 from shared.backends.local.messages import CouldNotAsk
@@ -60,17 +60,20 @@ class Finding:
         if isinstance(evidence, CouldNotAsk):
             return evidence
         try:
-            rows = [row for row in queue.of(target.submission) if not is_refused(row)]
+            rows = [row for row in queue.of(target.submission) if not row.refused]
         except CouldNotAsk as error:
             return error
         if len(rows) > 1:
             await self._cancelling.cancel_doubles(rows, evidence.known)
-        return shown(target, rows, evidence.known) or self._settles(evidence)
+        return shown(target, rows, evidence.known) or self._settles(evidence, queue)
 
-    def _settles(self, evidence: Evidence) -> CouldNotAsk | None:
-        """None once nothing that was asked before can still show up."""
-        until = None if evidence.over_at is None else evidence.over_at + self._settle
-        if until is None or self._clock.now() >= until:
+    def _settles(self, evidence: Evidence, queue: Queue) -> CouldNotAsk | None:
+        """None once nothing that was asked before can still show up. The time counts while the controller answers: one
+        that hung goes through what it was sent meanwhile."""
+        if evidence.over_at is None:
+            return None
+        until = max(evidence.over_at, queue.since) + self._settle
+        if self._clock.now() >= until:
             return None
         last = f"{until.astimezone(UTC):%H:%M:%S} UTC"
         return CouldNotAsk(f"whether {self._name} has it is not known: its job may show up until {last}")

@@ -38,11 +38,6 @@ def is_alive(row: QueueRow) -> bool:
     return row.completing or row.state not in _ENDED
 
 
-def is_refused(row: QueueRow | AccountingRow) -> bool:
-    """Whether it is what Slurm keeps of a submission that it refused: no node could ever have run it."""
-    return row.state == "FAILED" and row.reason == "BadConstraints"
-
-
 def target_of(row: QueueRow) -> Target | None:
     """Whose job it is, by its name and comment; None where they are not ours."""
     parsed = parse_submission_name(row.name)
@@ -78,7 +73,7 @@ def shown(target: Target, rows: Sequence[QueueRow], known: Records) -> Shown | N
 
 def shown_ended(target: Target, rows: Sequence[AccountingRow]) -> Shown | None:
     """The submission by accounting alone: it was there, and nobody has taken its claim."""
-    past = [row for row in rows if not is_refused(row)]
+    past = [row for row in rows if not row.refused]
     row = min(past, key=lambda row: (row.submitted_at or _NEVER, len(row.id), row.id), default=None)
     return None if row is None else Shown(target, Where.ENDED, begun_at=row.submitted_at, ref=row.id)
 

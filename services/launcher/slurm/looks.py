@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from shared.backends.local.messages import CouldNotAsk
@@ -18,8 +18,9 @@ _ACCOUNTED: Final = timedelta(days=8)
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A whole answer of the controller, by jobs' names."""
+    """A whole answer of the controller, by jobs' names. `since`: it has answered every time since then."""
 
+    since: datetime
     jobs: Mapping[str, Sequence[QueueRow]] = field(default_factory=dict)
     unread: Sequence[str] = ()
 
@@ -38,7 +39,7 @@ class Looks:
         self._clock = clock
         self._asking = asyncio.Lock()
         self._begun = float("-inf")
-        self._answer: Listed[QueueRow] | NoAnswer = NoAnswer("nobody has looked yet")
+        self._answer: Queue | CouldNotAsk = CouldNotAsk("nobody has looked yet")
 
     async def queue(self) -> Queue:
         """All jobs that the controller knows. Raises CouldNotAsk."""
@@ -47,16 +48,13 @@ class Looks:
         async with self._asking:
             if self._begun < asked:
                 await asyncio.sleep(self._begun + _SPACING_SECONDS - loop.time())
-                begun = loop.time()
-                answer = await self._client.queue()
+                begun, now = loop.time(), self._clock.now()
+                answer = self._told(await self._client.queue(), now)
                 self._begun, self._answer = begun, answer  # together: whoever waits may take an answer for its own
             answer = self._answer
-        if isinstance(answer, NoAnswer):
-            raise CouldNotAsk(answer.why)
-        jobs: dict[str, list[QueueRow]] = {}
-        for row in answer.rows:
-            jobs.setdefault(row.name, []).append(row)
-        return Queue(jobs, answer.skipped)
+        if isinstance(answer, CouldNotAsk):
+            raise CouldNotAsk(str(answer))
+        return answer
 
     async def accounting(self, names: Sequence[str]) -> Mapping[str, Sequence[AccountingRow]]:
         """What accounting has of jobs of these names. Raises CouldNotAsk where it cannot be asked or read."""
@@ -69,3 +67,12 @@ class Looks:
         for row in answer.rows:
             jobs.setdefault(row.name, []).append(row)
         return jobs
+
+    def _told(self, answer: Listed[QueueRow] | NoAnswer, begun: datetime) -> Queue | CouldNotAsk:
+        if isinstance(answer, NoAnswer):
+            return CouldNotAsk(answer.why)
+        jobs: dict[str, list[QueueRow]] = {}
+        for row in answer.rows:
+            jobs.setdefault(row.name, []).append(row)
+        since = self._answer.since if isinstance(self._answer, Queue) else begun
+        return Queue(since, jobs, answer.skipped)

@@ -41,14 +41,14 @@ class Api:
         config = ConsumerConfig(inactive_threshold=60)
         await admin.jetstream().subscribe(f"facts.v1.{service}.>", stream="FACTS", cb=self._hear, config=config)
 
-    async def submit(self, backend: Backend, *command: str) -> Job:
+    async def submit(self, backend: Backend, *command: str, cluster: str | None = None) -> Job:
         """A job whose inputs are staged, and the event that says so."""
         job = Job(*command)
         self.specs[job.spec.digest()] = job.spec
         self.jobs[job.id] = job
         await backend.client.make_attempt_directory(job.record.tenant, job.id, 1)
         (backend.root / job.directory).mkdir()
-        job.staged()
+        job.staged(cluster)
         await self.publish(job)
         return job
 
