@@ -50,7 +50,7 @@ WHERE kind IN ('seen_running', 'exited', 'lost')
 ORDER BY job, attempt, sightings.epoch DESC, n DESC
 """
 # Told once per change and epoch: a row comes back only where the fact is new, has changed, or is told anew. The end of
-# what was given up stays: that it was cancelled for it is no other end.
+# what was given up stays: that it was cancelled for it is no other end. No estimate takes the place of what is known.
 _TELL: Final = """
 INSERT INTO sightings AS known (submission, kind, job, attempt, n, at, fact, epoch)
 SELECT submission, kind, job, attempt, nextval('fact_versions'), $6, fact, $7
@@ -60,7 +60,9 @@ ORDER BY submission, kind
 ON CONFLICT (submission, kind) DO UPDATE
 SET fact = excluded.fact, at = excluded.at, n = nextval('fact_versions'), epoch = excluded.epoch
 WHERE known.epoch < excluded.epoch
-   OR (known.fact <> excluded.fact AND NOT (known.fact ? 'given_up' AND excluded.fact ->> 'started_at' IS NULL))
+   OR (known.fact <> excluded.fact
+       AND NOT (known.fact ? 'given_up' AND excluded.fact ->> 'started_at' IS NULL)
+       AND NOT (known.fact @> '{"estimated": false}' AND excluded.fact @> '{"estimated": true}'))
 RETURNING job, attempt, kind, n, at, fact, epoch
 """
 # A loss takes back where it was seen: whoever is seen again after it is told anew, with a higher version.

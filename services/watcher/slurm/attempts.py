@@ -91,7 +91,7 @@ class Attempts:
             one = owed.get(name)
             tenant = one.tenant if one is not None else tenant_in(rows)
             if tenant is not None and (one is not None or rows.queue or orphans_too):
-                now = self._of(name, rows, tenant, blind, at)
+                now = self._of(name, rows, tenant, blind, at, owed=one is not None)
                 if now is not None:
                     known[name] = now
         for name in owed.keys() - known.keys():
@@ -118,7 +118,9 @@ class Attempts:
         end = self_reported(of_claim(name, one.job, one.attempt, one.tenant, id, since, last), last)
         return None if end is None else Seen(name, one.job, one.attempt, False, (end,))
 
-    def _of(self, name: str, rows: Rows, tenant: str, blind: Sequence[Blind], at: datetime) -> Known | None:
+    def _of(
+        self, name: str, rows: Rows, tenant: str, blind: Sequence[Blind], at: datetime, *, owed: bool
+    ) -> Known | None:
         before = self._known.get(name)
         if before is not None and before.final and before.rows == rows:
             return before
@@ -134,7 +136,7 @@ class Attempts:
                 known = records.Records()
             shown = sighting(name, rows, tenant, known)
             if shown is not None and is_over(shown.last):
-                return self._ended(shown, rows, blind, over_for)
+                return self._ended(shown, rows, blind, over_for, owed=owed)
         self._over_since.pop(name, None)
         if shown is None or not shown.alive:
             # What the queue shows as living is not absent, whatever else is not known of it.
@@ -143,10 +145,12 @@ class Attempts:
         wants = self._accounting and any(segment.end_is_requeue for segment in shown.segments)
         return Known(rows, self._unchanged(shown, self._stuck(shown, at) or findings(shown, blind)), wants)
 
-    def _ended(self, shown: Sighting, rows: Rows, blind: Sequence[Blind], over_for: timedelta) -> Known:
-        """Its end, once accounting has said what it alone can, or has had the time to."""
+    def _ended(self, shown: Sighting, rows: Rows, blind: Sequence[Blind], over_for: timedelta, *, owed: bool) -> Known:
+        """Its end, once accounting has said what it alone can, or has had the time to. An end that is not owed was told
+        by an earlier observer, with all that there is: never less is told of it."""
         self._stuck_since.pop(shown.name, None)
-        if self._accounting and over_for < _ACCOUNTING_LAGS and _says_less_than_accounting(shown):
+        lags = self._accounting and (not owed or over_for < _ACCOUNTING_LAGS)
+        if lags and _says_less_than_accounting(shown):
             return replace(self._as_before(shown.name, rows), wants=True)
         final = shown.witness(shown.last.restart) is not None or over_for >= _FILES_LAG
         return Known(rows, self._unchanged(shown, findings(shown, blind)), final=final)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 _KEPT: Final = timedelta(days=1)
+_MOST: Final = 100
 _MANY: Final = 10
 _SHARE: Final = 0.5
 _BELIEVED_AFTER: Final = timedelta(seconds=60)
@@ -21,7 +22,7 @@ class Blind:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the next observer has to know: when the controller was last seen, and the blind times of the last day."""
+    """What the next observer has to know: when the controller was last seen, and the newest blind times of a day."""
 
     looked_at: datetime | None = None
     blind: tuple[Blind, ...] = ()
@@ -55,7 +56,7 @@ class Blindness:
         """A look begun at `at` was answered and believed."""
         blind = tuple(time for time in self._sight.blind if at - time.until < _KEPT)
         if self._closed_since is not None:
-            blind = (*blind, Blind(self._closed_since, at))
+            blind = (*blind, Blind(self._closed_since, at))[-_MOST:]
         self._sight = Sight(at, blind)
         self._closed_since = self._broken_since = None
 

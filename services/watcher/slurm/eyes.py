@@ -7,7 +7,7 @@ accounting, and before it is lost in the runner's record; only what none of them
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from opentelemetry.metrics import Meter
@@ -28,6 +28,8 @@ from shared.runtime.clock import Clock
 from shared.runtime.logs import Log
 
 _ONLY: Final = "s1"
+_LONG_AGO: Final = timedelta(days=8)
+"""So far back accounting is asked about who is not owed, or not any more."""
 
 
 class Tables(Protocol):
@@ -169,11 +171,12 @@ class SlurmEyes:
         """Whom accounting is asked about: who should have been in the last answer of the queue and was not, and of whom
         it knows more than the queue. Since when it may have them."""
         more = self._attempts.wanting
-        return {
+        known = {
             name: one.accepted_at
             for name, one in self._owed.items()
             if name in more or (name not in self._queued and one.accepted_at <= self._asked_at)
         }
+        return known | dict.fromkeys(more - self._owed.keys(), self._asked_at - _LONG_AGO)
 
 
 def _has_ended(rows: Rows) -> bool:

@@ -145,7 +145,9 @@ def _end(segment: Segment, witness: Witness | None, blind: Sequence[Blind]) -> t
     ended_at = segment.end or segment.created_at
     if witness is None or ended_at - witness.ended_at <= _ROUNDING:
         return ended_at, None
-    unseen = any(gap.since - _SETTLES <= witness.ended_at and ended_at <= gap.until + _SETTLES for gap in blind)
+    unseen = any(
+        gap.since - _SETTLES <= witness.ended_at and gap.since <= ended_at <= gap.until + _SETTLES for gap in blind
+    )
     if not unseen or (segment.start is not None and witness.ended_at < segment.start):
         return ended_at, None
     late = round((ended_at - witness.ended_at).total_seconds())

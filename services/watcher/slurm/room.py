@@ -25,10 +25,10 @@ class Room:
     total_gpus: int
 
 
-def rooms(coretypes: Mapping[str, Coretype], held: tuple[Held, ...]) -> dict[str, Room]:
+def rooms(coretypes: Mapping[str, Coretype], held: tuple[Held, ...], *, ahead: int = 0) -> dict[str, Room]:
     """What the coretypes' partitions have; one without a partition has what all of them have at most. So has one whose
     partition is not there, or is a list of several: what is wrong with it sbatch says, and a job that waited for room
-    in it would never hear."""
+    in it would never hear. `ahead`: so many jobs more may wait in Slurm's queue where there is any room."""
     shown = {one.partition for one in held}
     found = {}
     for name, coretype in coretypes.items():
@@ -36,9 +36,10 @@ def rooms(coretypes: Mapping[str, Coretype], held: tuple[Held, ...]) -> dict[str
         parts = [one for one in held if wanted in (None, one.partition)]
         gpus = [one for one in parts if one.gres == coretype.gres]
         cpus = [one for one in parts if one.gres == _CPU]
+        slots = max((one.total - one.unavailable for one in cpus), default=0) // (coretype.cpus or 1)
         found[name] = Room(
             gpus=max((one.total - one.unavailable for one in gpus), default=0),
-            slots=max((one.total - one.unavailable for one in cpus), default=0) // (coretype.cpus or 1),
+            slots=slots + ahead if slots else 0,
             total_gpus=max((one.total for one in gpus), default=0),
         )
     return found
@@ -72,7 +73,7 @@ class RoomReports:
             if self._reachable:
                 self._log.warning("a cluster cannot be asked what it has", cluster=self._cluster, why=held.why)
         else:
-            self._rooms = rooms(self._settings.coretypes, held.rows)
+            self._rooms = rooms(self._settings.coretypes, held.rows, ahead=self._settings.jobs_ahead)
         self._reachable = not isinstance(held, NoAnswer)
         for name, room in self._rooms.items():
             await self._publish(

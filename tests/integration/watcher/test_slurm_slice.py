@@ -96,6 +96,13 @@ async def test_the_end_of_what_ran_after_it_was_given_up_is_told(tables: Slice) 
     assert await tables.tell("exited", RAN) == ["exited"]
 
 
+async def test_no_estimate_takes_the_place_of_what_is_known(tables: Slice) -> None:
+    estimate = {"ended_at": SOON, "raw_reason": "REQUEUED", "estimated": True}
+    known = {"started_at": SOON, "ended_at": SOON, "raw_reason": "NODE_FAIL", "estimated": False}
+    told = [await tables.tell("segment_requeued", fields) for fields in (estimate, known, estimate, known)]
+    assert told == [["segment_requeued"], ["segment_requeued"], [], []]
+
+
 async def test_an_end_is_owed_anew_once_it_was_queued_again(tables: Slice) -> None:
     await tables.tell("seen_running", RUNNING)
     assert await tables.owed()

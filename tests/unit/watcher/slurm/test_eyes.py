@@ -208,6 +208,20 @@ async def test_who_cancelled_it_is_waited_for_and_not_for_long(looking: Looking)
     assert told[1][0][1]["message"] == "cancelled"
 
 
+async def test_the_next_observer_tells_no_less_of_an_end_that_was_told(looking: Looking) -> None:
+    looking.client.rows = [row(0, queued("CANCELLED", exit="0:15", submitted=2, start=2, end=3, restarts=1))]
+    looking.client.no_accounting = "slurmdbd is down"
+    for _ in range(8):
+        assert (await looking.told(after=10))[0] == []
+    looking.client.no_accounting = None
+    looking.client.ended = [
+        past(0, accounted("NODE_FAIL", submitted=0, start=0, end=2)),
+        past(0, accounted("CANCELLED", submitted=2, start=2, end=3, by=61007)),
+    ]
+    (_, segment), (_, end) = (await looking.told(after=10))[0]
+    assert (segment["estimated"], end["message"]) == (False, "cancelled by uid 61007")
+
+
 async def test_a_stop_of_ours_is_told_at_once(looking: Looking) -> None:
     looking.tables.owe(0)
     looking.recorded(0, 2, code=15, stop_seen_ms=round(at(1).timestamp() * 1000), stop_seen_by="request")

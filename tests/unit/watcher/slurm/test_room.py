@@ -44,6 +44,14 @@ def test_what_is_out_of_order_is_not_there_and_what_others_use_is() -> None:
     }
 
 
+def test_jobs_are_handed_over_ahead_where_there_is_any_room() -> None:
+    coretypes = {"any": Coretype(partition="gpu", gres="gpu"), "none": Coretype(partition="small", cpus=9)}
+    assert rooms(coretypes, HELD, ahead=10) == {
+        "any": Room(gpus=8, slots=58, total_gpus=12),
+        "none": Room(gpus=0, slots=0, total_gpus=0),
+    }
+
+
 async def test_a_cluster_that_cannot_be_asked_keeps_its_numbers_and_is_unreachable() -> None:
     told: list[Capacity] = []
 
