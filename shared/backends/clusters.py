@@ -52,6 +52,8 @@ class SlurmCluster(_Table):
 
     `settle_seconds`: so long after an unclear sbatch its job may still show up; only then is it submitted again.
     `stuck_seconds`: so long a job may wait for what cannot come before it is ended.
+    `jobs_ahead`: so many jobs more than its cores take are handed over of each coretype, to wait in Slurm's queue: they
+    age there, and a core that becomes free finds its next job. GPUs are never handed out ahead.
     """
 
     coretypes: Annotated[Mapping[str, Coretype], Field(min_length=1)]
@@ -69,6 +71,7 @@ class SlurmCluster(_Table):
     tick_seconds: Annotated[float, Field(ge=0.1, le=60)] = 2.0
     settle_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
     stuck_seconds: Annotated[float, Field(ge=0)] = 300.0
+    jobs_ahead: Annotated[int, Field(ge=0, le=100_000)] = 64
     submissions_at_once: Annotated[int, Field(ge=1, le=64)] = 8
 
     @field_validator("coretypes")
