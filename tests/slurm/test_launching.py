@@ -22,7 +22,8 @@ from tests.slurm.launching import (
     until,
 )
 
-OFTEN = [pytest.param(1, id="once"), pytest.param(50, id="50 times", marks=pytest.mark.long)]
+LONG = (pytest.mark.long, pytest.mark.timeout(1800))
+OFTEN = [pytest.param(1, id="once"), pytest.param(50, id="50 times", marks=LONG)]
 WAITS = ("sh", "-c", "echo $TIDEGATE_JOB_ID >> ledger; while ! [ -e goes_on ]; do sleep 0.1; done")
 
 
@@ -107,7 +108,7 @@ async def test_of_two_jobs_of_a_submission_one_stays_and_that_is_said(
     assert first.split()[0] != second.split()[0]
 
 
-@pytest.mark.parametrize("count", [pytest.param(5, id="5 jobs"), pytest.param(50, id="50", marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [pytest.param(5, id="5 jobs"), pytest.param(50, id="50 jobs", marks=LONG)])
 async def test_two_launchers_that_are_asked_for_the_same_jobs_run_each_once(world: SlurmWorld, count: int) -> None:
     jobs = [await world.job() for _ in range(count)]
     one, two = world.replica("one"), world.replica("two")

@@ -34,7 +34,8 @@ partition = "debug"
 """
 SLOTS: Final = 64
 """So many submissions at once: each of the stand-ins that wait has one."""
-OFTEN = [pytest.param(1, id="once"), pytest.param(50, id="50 times", marks=pytest.mark.long)]
+LONG = (pytest.mark.long, pytest.mark.timeout(1800))
+OFTEN = [pytest.param(1, id="once"), pytest.param(50, id="50 times", marks=LONG)]
 
 
 @pytest.fixture
