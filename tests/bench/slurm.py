@@ -29,7 +29,14 @@ from tests.slurm.stacks import SlurmStack, running_stack
 AIM: Final = 0.85
 _OPEN: Final = ("QUEUED", "SUBMITTED", "PENDING", "RUNNING")
 _AS_USUAL: Final = {"tick_seconds": "2.0", "settle_seconds": "60", "stuck_seconds": "300"}
-_COUNTER: Final = '#!/bin/sh\necho "$1" >>"$0.calls"\nexec "$@"\n'
+_COUNTER: Final = """#!/bin/sh
+for word; do
+    case $word in
+    sbatch | squeue | sacct | sinfo | scancel | scontrol) echo "$word" >>"$0.calls"; break ;;
+    esac
+done
+exec "$@"
+"""
 
 
 def main() -> int:
