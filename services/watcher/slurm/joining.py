@@ -66,7 +66,7 @@ def sighting(name: str, rows: Rows, tenant: str, known: Records) -> Sighting | N
     parsed = parse_submission_name(name)
     ids = {row.id for row in rows.all}
     holder = known.holder.slurm_job_id if known.holder is not None else None
-    if parsed is None or not ids or (holder is not None and holder not in ids):
+    if parsed is None or not ids:
         return None
     id = holder or min(ids, key=lambda one: _since(one, rows))
     mine = next((row for row in rows.queue if row.id == id), None)

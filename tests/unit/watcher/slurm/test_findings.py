@@ -173,6 +173,7 @@ def test_a_blind_time_long_before_the_end_shortens_nothing() -> None:
     forged = seen(queued("COMPLETED", exit="0:0", start=1, end=36_000), (), (Witness(0, 0, None, at(30)),))
     assert the_end(forged, (Blind(at(18_000), at(18_010)),))["ended_at"] == at(36_000).isoformat()
     assert the_end(forged, (Blind(at(35_000), at(36_000)),))["ended_at"] == at(36_000).isoformat()
+    assert the_end(forged, (Blind(at(20), at(40)),))["ended_at"] == at(36_000).isoformat()
 
 
 def test_a_code_that_accounting_has_cut_is_as_the_runner_recorded_it() -> None:

@@ -58,5 +58,5 @@ def test_who_cancelled_it_is_known_from_accounting_alone() -> None:
 def test_the_tenant_is_who_the_launcher_named() -> None:
     row = queued("RUNNING")
     assert tenant_in(Rows((replace(row, comment="tidegate/1 token acme"),))) == "acme"
-    assert tenant_in(Rows((row, replace(row, comment="a job of acme")))) is None
+    assert tenant_in(Rows((row, replace(row, comment="job of acme")))) is None
     assert tenant_in(Rows((replace(row, comment="tidegate/1 token"),))) is None
