@@ -83,6 +83,12 @@ def test_every_setting_is_known_and_every_one_that_is_needed_is_given(name: str)
     assert needed <= named
 
 
+def test_what_slurm_clusters_need_is_told_where_the_settings_stand() -> None:
+    for variable in ("clusters", "deployment"):
+        assert {name for name in SERVICES if variable in SETTINGS[name].model_fields} == {"launcher", "watcher"}
+        assert f"{PREFIX}{variable.upper()}" in FILE.read_text()
+
+
 def test_secrets_come_from_files_only() -> None:
     for name, settings in SETTINGS.items():
         secret = {field for field, info in settings.model_fields.items() if "Secret" in repr(info.annotation)}
