@@ -121,6 +121,24 @@ def test_a_requeued_job_runs_again_as_a_new_segment_of_the_same_attempt(hpc: Slu
     assert is_metered(hpc, ended)
 
 
+def test_a_preempted_job_runs_again(hpc: SlurmStack, tmp_path: Path) -> None:
+    """As a new segment where Slurm queues it again; as the next attempt where it cancels it."""
+    gate = tmp_path / "gate"
+    script = f"until [ -e {gate} ]; do sleep 0.1; done"
+    again, anew = (hpc.submit(script, gpus=1, coretype=coretype) for coretype in ("lowrq", "low"))
+    for job in (again, anew):
+        hpc.running(job)
+    wins = jobs.submit(hpc.cluster, "sleep 1000", "--gres=gpu:4", "--partition=high")
+    hpc.until(again, lambda one: one.state == "PENDING", "Slurm to queue it again")
+    hpc.until(anew, lambda one: one.attempt == 2, "its next attempt")
+    gate.touch()
+    hpc.cluster.run(["scancel", wins])
+    ended = hpc.client.wait(again)
+    assert (ended.state, len(ended.attempts)) == ("SUCCEEDED", 1)
+    ended = hpc.client.wait(anew)
+    assert (ended.state, ended.attempts[0].end_reason) == ("SUCCEEDED", "preempted")
+
+
 def test_a_suspended_job_is_shown_so_and_not_billed_for_it(hpc: SlurmStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     job = hpc.submit(f"until [ -e {gate} ]; do sleep 0.1; done", gpus=1, coretype="gpu")
