@@ -60,6 +60,8 @@ def orders(request: LaunchRequest, cluster: SlurmCluster, root: str, token: str)
     """Both, or why there are none."""
     parsed = parse_submission_name(request.submission)
     assert parsed is not None, "the launcher made the name"
+    if request.workstation:
+        return Misfit("invalid_order", "workstations run on this machine only, as coretype local")
     coretype = cluster.coretypes.get(request.coretype)
     if coretype is None:
         known = ", ".join(sorted(cluster.coretypes))

@@ -57,6 +57,7 @@ def test_a_warning_is_sent_by_slurm_and_passed_on_by_the_runner() -> None:
     [
         ({"coretype": "h100"}, "configuration", "the cluster has no coretype h100; it has cpu, gpu"),
         ({"gpus": 1}, "configuration", "coretype cpu has no GPUs: its table names no gres"),
+        ({"workstation": True}, "invalid_order", "workstations run on this machine only, as coretype local"),
         ({"coretype": "gpu", "gpus": 3, "nodes": 2}, "invalid_order", "3 GPUs cannot be spread evenly over 2 nodes"),
     ],
 )
