@@ -24,7 +24,8 @@ from shared.lifecycle.reasons import EndReason
 from shared.runtime.logs import Log
 
 _ACCOUNTING_LAGS: Final = timedelta(seconds=30)
-"""So long an end waits for who cancelled the job, and for what was before a requeue: only accounting knows."""
+"""So long an end waits for who cancelled the job, and for what was before a requeue: only accounting knows. One that is
+not owed was told by an earlier observer with all that there is, and waits until no less can be told."""
 _FILES_LAG: Final = timedelta(seconds=60)
 """So long a shared file system may show no record yet, or none at all, before an end is told without it."""
 
@@ -136,7 +137,12 @@ class Attempts:
                 known = records.Records()
             shown = sighting(name, rows, tenant, known)
             if shown is not None and is_over(shown.last):
-                return self._ended(shown, rows, blind, over_for, owed=owed)
+                lags = self._accounting and (not owed or over_for < _ACCOUNTING_LAGS)
+                if lags and _says_less_than_accounting(shown, known):
+                    return replace(self._as_before(name, rows), wants=True)
+                self._stuck_since.pop(name, None)
+                final = shown.witness(shown.last.restart) is not None or over_for >= _FILES_LAG
+                return Known(rows, self._unchanged(shown, findings(shown, blind)), final=final)
         self._over_since.pop(name, None)
         if shown is None or not shown.alive:
             # What the queue shows as living is not absent, whatever else is not known of it.
@@ -144,16 +150,6 @@ class Attempts:
         self._note_words(shown)
         wants = self._accounting and any(segment.end_is_requeue for segment in shown.segments)
         return Known(rows, self._unchanged(shown, self._stuck(shown, at) or findings(shown, blind)), wants)
-
-    def _ended(self, shown: Sighting, rows: Rows, blind: Sequence[Blind], over_for: timedelta, *, owed: bool) -> Known:
-        """Its end, once accounting has said what it alone can, or has had the time to. An end that is not owed was told
-        by an earlier observer, with all that there is: never less is told of it."""
-        self._stuck_since.pop(shown.name, None)
-        lags = self._accounting and (not owed or over_for < _ACCOUNTING_LAGS)
-        if lags and _says_less_than_accounting(shown):
-            return replace(self._as_before(shown.name, rows), wants=True)
-        final = shown.witness(shown.last.restart) is not None or over_for >= _FILES_LAG
-        return Known(rows, self._unchanged(shown, findings(shown, blind)), final=final)
 
     def _stuck(self, shown: Sighting, at: datetime) -> tuple[Finding, ...]:
         """Its end, where it has waited for too long for what will never come."""
@@ -196,15 +192,14 @@ class Attempts:
             self._log.warning(what, why=why)
 
 
-def _says_less_than_accounting(shown: Sighting) -> bool:
+def _says_less_than_accounting(shown: Sighting, known: records.Records) -> bool:
     """Whether it was cancelled by nobody knows whom, or was something before a requeue that nobody knows."""
     last = shown.last
-    asked = shown.witness(last.restart)
     if any(segment.end_is_requeue for segment in shown.segments):
         return True
     if last.state is None or last.state.reason is not EndReason.STOPPED_AT_BACKEND or last.cancelled_by is not None:
         return False
-    return last.controller and (asked is None or not asked.stop_requested)
+    return last.controller and not known.stop_requested
 
 
 def _parts(name: str) -> tuple[str, int]:

@@ -88,7 +88,6 @@ def witnesses(known: Records) -> tuple[Witness, ...]:
             None if end.stop_seen is None else end.stop_seen.at,
             end.ran,
             end.reason,
-            end.stop_seen is not None and end.stop_seen.by == "request",
         )
         for restart, end in sorted(known.exits.items())
     )

@@ -28,8 +28,6 @@ class Witness:
     stop_seen_at: datetime | None = None
     ran: bool = True
     reason: str | None = None
-    stop_requested: bool = False
-    """Whether the stop that it saw was a request of ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,8 @@ class Records:
     exits: Mapping[int, Exit] = field(default_factory=dict)
     claim_unreadable: bool = False
     """Something lies where the first claim would, and says not whose it is. Nothing can run here any more."""
+    stop_requested: bool = False
+    """Whether a request of ours for the command's end lies there."""
 
     @property
     def holder(self) -> Run | None:
@@ -150,7 +152,7 @@ def read(attempt_directory: str) -> Records:
         elif kind == layout.EXIT and (end := read_exit(fields)) is not None:
             exits[restart] = end
     ordered = (claim, *(claims[restart] for restart in sorted(claims)))
-    return Records(ordered, started, stop_seen, exits)
+    return Records(ordered, started, stop_seen, exits, stop_requested=layout.STOP in names)
 
 
 def read_claim(fields: Fields) -> Claim | None:

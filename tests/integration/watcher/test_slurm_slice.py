@@ -156,6 +156,7 @@ class Observer:
 async def test_what_nothing_ends_is_lost_although_its_observer_changed(tables: Slice, tmp_path: Path) -> None:
     looking = Looking(tmp_path, tick_seconds=10)
     assert await Observer(tables, looking).looks(60) == []
+    assert (await Kept(tables.store).sight("hpc")).looked_at == looking.clock.now()
     [lost] = await Observer(tables, looking).looks(40)
     assert (lost.kind, lost.last_seen_at) == ("lost", None)
 

@@ -224,7 +224,8 @@ async def test_the_next_observer_tells_no_less_of_an_end_that_was_told(looking: 
 
 async def test_a_stop_of_ours_is_told_at_once(looking: Looking) -> None:
     looking.tables.owe(0)
-    looking.recorded(0, 2, code=15, stop_seen_ms=round(at(1).timestamp() * 1000), stop_seen_by="request")
+    looking.recorded(0, 2, code=15)
+    records.request_stop(str(looking.directory(0)), "stop", "TERM", 0, at(1))
     looking.client.rows = [row(0, queued("CANCELLED", exit="0:15", start=0, end=2))]
     assert (await looking.told())[0][0][1]["stop_recorded"] is True
 
