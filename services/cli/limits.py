@@ -7,6 +7,7 @@ import typer
 
 from shared.contracts.durations import GRAMMAR_WITH_UNITS, in_words, parse_duration
 from shared.contracts.spec import JobSpec
+from shared.lifecycle.explain import CHECKPOINT_GRACE_SECONDS, grace_in_words
 from shared.lifecycle.record import Signal
 
 LONGEST_GRACE_SECONDS: Final = 86_400
@@ -77,21 +78,21 @@ def warning(given: Warn | None, time_limit_seconds: int | None) -> dict[str, obj
     return {"warning_signal": given.signal, "warning_seconds": given.seconds}
 
 
-def said(spec: JobSpec, retries: int | None) -> list[str]:
-    """What was asked for, in words; nothing of what was left out."""
+def said(spec: JobSpec, retries: int | None, *, defaults: bool = False) -> list[str]:
+    """What was asked for, in words; of what was left out only what a pause does, with `defaults`."""
     lines = []
     if spec.time_limit_seconds is not None:
-        line = f"time limit {in_words(spec.time_limit_seconds)}"
+        killed = f"SIGTERM, killed {grace_in_words(spec.stop_grace_seconds)} later"
+        line = f"time limit {in_words(spec.time_limit_seconds)}: {killed}"
         if spec.warning_signal is not None:
             line += f"; {spec.warning_signal} is sent {in_words(spec.warning_seconds)} before it"
         lines.append(line)
     if spec.stop_grace_seconds is not None:
         lines.append(f"a stop gives it {in_words(spec.stop_grace_seconds)}")
-    if spec.checkpoint_signal != "TERM" or spec.checkpoint_grace_seconds is not None:
-        line = f"a pause sends {spec.checkpoint_signal}"
-        if spec.checkpoint_grace_seconds is not None:
-            line += f" and gives it {in_words(spec.checkpoint_grace_seconds)}"
-        lines.append(line)
+    grace = spec.checkpoint_grace_seconds
+    if spec.checkpoint_signal != "TERM" or grace is not None or defaults:
+        gives = f"{CHECKPOINT_GRACE_SECONDS} s (by default)" if grace is None else in_words(grace)
+        lines.append(f"a pause sends {spec.checkpoint_signal} and gives it {gives}")
     if retries:
         times = "once" if retries == 1 else f"up to {retries} times"
         lines.append(f"retried {times} if it fails by itself")

@@ -1,6 +1,6 @@
 """A job on the screen: its head line, its five stages, what it waits on, and what came out of it."""
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Final
 
 from services.cli import limits
@@ -11,6 +11,7 @@ from services.cli.output import out, size, state_text
 from services.cli.waiting import ORIGINS
 from shared.client.views import JobView
 from shared.contracts.spec import JobSpec
+from shared.lifecycle.explain import idle_rule
 from shared.lifecycle.record import Stage
 from shared.lifecycle.states import ACTIVE, Desired, StageStatus, State
 
@@ -67,7 +68,9 @@ def _facts(job: JobView) -> list[tuple[str, str]]:
         rows.append(("pipeline", f"step {job.pipeline.index + 1} of {job.pipeline.id}"))
     if job.gate is not None and job.gate.position is not None:
         rows.append(("in line", f"place {job.gate.position}"))
-    rows += [("limits", line) for line in limits.said(job.spec, None)]
+    rows += [("limits", line) for line in limits.said(job.spec, None, defaults=not job.ended)]
+    if (rule := idle_rule(job.workstation, datetime.now(UTC))) is not None and not job.ended:
+        rows.append(("limits", rule))
     rows += _wishes(job)
     if job.attempt > 1:
         rows.append(("attempt", f"{job.attempt}, {ORIGINS[attempt.origin]}"))

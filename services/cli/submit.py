@@ -56,7 +56,11 @@ def submit(
     priority: Annotated[int, typer.Option(min=-100, max=100, help="higher goes first among waiting jobs")] = 0,
     time_limit: Annotated[
         int | None,
-        typer.Option("--time-limit", help="end it after so long: 90 (minutes), 30m, 1:30:00, 2-12", **_TIME),
+        typer.Option(
+            "--time-limit",
+            help="end it after so long (SIGTERM, killed after the stop grace): 90 (minutes), 30m, 1:30:00, 2-12",
+            **_TIME,
+        ),
     ] = None,
     warn: Annotated[
         limits.Warn | None,
@@ -67,13 +71,16 @@ def submit(
         ),
     ] = None,
     stop_grace: Annotated[
-        int | None, typer.Option(help="what a stop leaves it from SIGTERM to SIGKILL, such as 30s", **_GRACE)
+        int | None,
+        typer.Option(
+            help="from SIGTERM to SIGKILL, at a stop and at the time limit, such as 30s", show_default="10s", **_GRACE
+        ),
     ] = None,
     checkpoint_signal: Annotated[
         str, typer.Option(help="what a pause sends, so that it saves its state", parser=limits.signal, metavar="SIGNAL")
     ] = "TERM",
     checkpoint_grace: Annotated[
-        int | None, typer.Option(help="how long it may take for that, such as 2m", **_GRACE)
+        int | None, typer.Option(help="how long it may take for that, such as 2m", show_default="60s", **_GRACE)
     ] = None,
     retries: Annotated[
         int | None,

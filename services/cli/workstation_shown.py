@@ -10,6 +10,7 @@ from services.cli.output import STATE_STYLES, ago, out, state_text
 from services.cli.render import asked_for, stage_line
 from shared.client.workstations import WorkstationView
 from shared.contracts.durations import in_words
+from shared.lifecycle.explain import idle_rule
 from shared.lifecycle.states import ACTIVE, StageStatus, State
 
 _STYLES = {"active": "bold green", "suspending": "magenta", "suspended": "magenta"}
@@ -98,7 +99,7 @@ def _idle(view: WorkstationView) -> str:
         return f"idle since {_clock(idle.idle_since)}, suspended in {in_words(left)}{more}"
     if idle.snoozed_until is not None and idle.snoozed_until > datetime.now(UTC):
         return f"not suspended before {_clock(idle.snoozed_until)}"
-    return ""
+    return (idle_rule(idle, datetime.now(UTC)) or "").removeprefix("it is ")
 
 
 def _facts(view: WorkstationView) -> list[tuple[str, str]]:

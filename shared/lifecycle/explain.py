@@ -7,11 +7,12 @@ from typing import Final
 
 from pydantic import AwareDatetime
 
+from shared.contracts.durations import in_words
 from shared.lifecycle.actions import Action
 from shared.lifecycle.duties import OWED_BY, Duty, duties, holdings
 from shared.lifecycle.facts import Frozen, Gate
 from shared.lifecycle.picture import Picture, picture
-from shared.lifecycle.record import JobRecord
+from shared.lifecycle.record import JobRecord, Workstation
 from shared.lifecycle.seen import Seen, clock, evidence
 from shared.lifecycle.states import ACTIVE, Desired, Phase, State
 from shared.lifecycle.usage import gpu_milliseconds, remaining_seconds
@@ -19,6 +20,9 @@ from shared.lifecycle.verdict import who
 
 _FOLLOWS: Final = ("resume", "retry", "stop", "delete")
 """Actions that are told of where nothing comes by itself."""
+STOP_GRACE_SECONDS: Final = 10
+CHECKPOINT_GRACE_SECONDS: Final = 60
+"""From the signal to SIGKILL, at a stop or the time limit and at a pause, where neither job nor deployment says."""
 
 
 class Next(Frozen):
@@ -62,7 +66,7 @@ def explain(
         state=record.state,
         why=_why(record, seen, first),
         evidence=tuple(evidence(record)),
-        next=_next(record, seen, first, actions),
+        next=_next(record, seen, first, actions, now),
         cost=_cost(record, now),
     )
 
@@ -128,11 +132,11 @@ def _pending(seen: Picture) -> str:
     return "the backend has it, and has not started it"
 
 
-def _next(record: JobRecord, seen: Picture, gate: Gate | None, actions: Mapping[str, Action]) -> Next:
+def _next(record: JobRecord, seen: Picture, gate: Gate | None, actions: Mapping[str, Action], now: datetime) -> Next:
     if record.state is State.QUEUED:
         return _at_the_gate(gate)
     if record.state in ACTIVE:
-        return _of_services(record, seen)
+        return _of_services(record, seen, now)
     if record.recopy is not None:
         return Next(what="its outputs are copied again, and then it has succeeded or says why not", who="the stager")
     if holdings(record)[0]:
@@ -167,13 +171,13 @@ _FIRST: Final = tuple(_OWED)
 """Of several that are owed the one to tell of, in this order."""
 
 
-def _of_services(record: JobRecord, seen: Picture) -> Next:
+def _of_services(record: JobRecord, seen: Picture, now: datetime) -> Next:
     owed = sorted((duty for duty in duties(record) if duty in _OWED), key=_FIRST.index)
     duty = owed[0] if owed else None
     if duty is Duty.STOP:
         return _asked_to_end(record, seen)
     if duty is None or duty is Duty.OBSERVE:
-        return _of_the_command(record, seen)
+        return _of_the_command(record, seen, now)
     becomes = {Desired.STOPPED: ", and then it is stopped", Desired.PAUSED: ", and then it is paused"}
     return Next(what=_OWED[duty] + becomes.get(record.desired_state, ""), who=f"the {OWED_BY[duty]}")
 
@@ -197,7 +201,7 @@ def _asked_to_end(record: JobRecord, seen: Picture) -> Next:
     )
 
 
-def _of_the_command(record: JobRecord, seen: Picture) -> Next:
+def _of_the_command(record: JobRecord, seen: Picture, now: datetime) -> Next:
     if record.state is not State.RUNNING:
         return Next(what="it starts", who=record.backend.cluster or "the backend")
     if record.phase is Phase.SUSPENDED_BY_BACKEND:
@@ -210,9 +214,43 @@ def _of_the_command(record: JobRecord, seen: Picture) -> Next:
         return Next(
             what="it is suspended for being idle, unless somebody uses or snoozes it", who="the watcher", at=idle_at
         )
+    rule = idle_rule(record.workstation, now)
+    idle = f"; {rule}" if rule else ""
     if ends_at is not None:
-        return Next(what="its command ends, at its time limit at the latest", who="the command", at=ends_at)
-    return Next(what="its command ends", who="the command")
+        return _at_the_limit(record, ends_at, now, idle)
+    return Next(what=f"its command ends{idle}", who="the command")
+
+
+def _at_the_limit(record: JobRecord, ends_at: datetime, now: datetime, idle: str) -> Next:
+    """At the limit the command is asked to end, and has its grace."""
+    given = record.signals.stop_grace_seconds
+    if ends_at > now:
+        killed = f"it is killed {grace_in_words(given)} later"
+        return Next(
+            what=f"its command ends, or is sent SIGTERM at its time limit: {killed}{idle}",
+            who="the command",
+            at=ends_at,
+        )
+    due = f"its command ends: SIGTERM was due at its time limit, {clock(ends_at)}, and it is killed"
+    if given is None:
+        return Next(what=f"{due} {grace_in_words(given)} later", who="the command")
+    return Next(what=f"{due} {grace_in_words(given)} later", who="the command", at=ends_at + timedelta(seconds=given))
+
+
+def grace_in_words(given: int | None) -> str:
+    """What lies between SIGTERM and SIGKILL, in words."""
+    return f"{STOP_GRACE_SECONDS} s (by default)" if given is None else in_words(given)
+
+
+def idle_rule(mark: Workstation | None, now: datetime) -> str | None:
+    """What becomes of a workstation without use; None of a batch job."""
+    if mark is None:
+        return None
+    if mark.idle_suspend_seconds is None:
+        return "nothing suspends it for being idle"
+    until = mark.snoozed_until
+    put_off = f", not before {clock(until)}" if until is not None and until > now else ""
+    return f"it is suspended after {in_words(mark.idle_suspend_seconds)} without use{put_off}"
 
 
 def _limit_ends_at(record: JobRecord) -> datetime | None:

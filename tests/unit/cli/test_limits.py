@@ -11,12 +11,16 @@ from shared.contracts.spec import JobSpec
     ("given", "said"),
     [
         ({}, []),
-        ({"time_limit_seconds": 5400}, ["time limit 1 h 30 min"]),
+        ({"time_limit_seconds": 5400}, ["time limit 1 h 30 min: SIGTERM, killed 10 s (by default) later"]),
         (
             {"time_limit_seconds": 5400, "warning_signal": "USR1", "warning_seconds": 300},
-            ["time limit 1 h 30 min; USR1 is sent 5 min before it"],
+            ["time limit 1 h 30 min: SIGTERM, killed 10 s (by default) later; USR1 is sent 5 min before it"],
         ),
         ({"stop_grace_seconds": 30}, ["a stop gives it 30 s"]),
+        (
+            {"time_limit_seconds": 60, "stop_grace_seconds": 30},
+            ["time limit 1 min: SIGTERM, killed 30 s later", "a stop gives it 30 s"],
+        ),
         (
             {"checkpoint_signal": "USR2", "checkpoint_grace_seconds": 120},
             ["a pause sends USR2 and gives it 2 min"],
@@ -25,6 +29,11 @@ from shared.contracts.spec import JobSpec
 )
 def test_limits_are_said_back_in_words(given: dict[str, object], said: list[str]) -> None:
     assert limits.said(JobSpec.model_validate({"command": ["true"]} | given), None) == said
+
+
+def test_what_a_pause_gives_by_default_is_said_where_that_is_asked_for() -> None:
+    said = limits.said(JobSpec(command=("true",)), None, defaults=True)
+    assert said == ["a pause sends TERM and gives it 60 s (by default)"]
 
 
 def test_retries_are_said_back() -> None:

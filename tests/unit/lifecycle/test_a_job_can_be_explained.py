@@ -5,11 +5,18 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import given, settings
 
+from services.launcher.settings import LauncherSettings
 from shared.lifecycle import facts as f
 from shared.lifecycle import inputs as i
 from shared.lifecycle.actions import actions
-from shared.lifecycle.explain import Explanation, explain
-from shared.lifecycle.record import Workstation
+from shared.lifecycle.explain import (
+    CHECKPOINT_GRACE_SECONDS,
+    STOP_GRACE_SECONDS,
+    Explanation,
+    explain,
+    idle_rule,
+)
+from shared.lifecycle.record import Signals, Workstation
 from shared.lifecycle.seen import MOST
 from shared.lifecycle.states import State
 from shared.lifecycle.usage import gpu_milliseconds
@@ -123,19 +130,51 @@ def test_what_the_services_owe_is_told_in_its_order() -> None:
     )
 
 
-def test_a_time_limit_and_an_idle_workstation_say_when() -> None:
-    assert why_and_next(a_job(time_limit=60).started())[1:] == (
-        "its command ends, at its time limit at the latest",
+def test_a_time_limit_says_when_and_what_follows_it() -> None:
+    assert why_and_next(a_job(time_limit=600).started())[1:] == (
+        "its command ends, or is sent SIGTERM at its time limit: it is killed 10 s (by default) later",
         "the command",
-        at(4) + timedelta(seconds=60),
+        at(604),
     )
-    idle = a_job(kind="workstation", workstation=Workstation(idle_suspend_seconds=60)).started()
-    idle.tell(f.SeenIdle, idle_since=at(8), suspends_at=at(68))
+
+
+@pytest.mark.parametrize(("grace", "words", "due"), [(30, "30 s", at(94)), (None, "10 s (by default)", None)])
+def test_past_its_time_limit_a_job_is_killed_after_the_stop_grace(
+    grace: int | None, words: str, due: datetime | None
+) -> None:
+    job = a_job(time_limit=60).started()
+    job.record = job.record.model_copy(update={"signals": Signals(stop_grace_seconds=grace)})
+    assert why_and_next(job)[1:] == (
+        f"its command ends: SIGTERM was due at its time limit, 09:01:04 UTC, and it is killed {words} later",
+        "the command",
+        due,
+    )
+
+
+def test_the_graces_that_are_told_of_are_those_of_the_launcher() -> None:
+    told = (STOP_GRACE_SECONDS, CHECKPOINT_GRACE_SECONDS)
+    fields = LauncherSettings.model_fields
+    assert told == (fields["stop_grace_seconds"].default, fields["checkpoint_grace_seconds"].default)
+
+
+def test_an_idle_workstation_says_when_and_one_in_use_names_the_rule() -> None:
+    idle = a_job(kind="workstation", workstation=Workstation(idle_suspend_seconds=1800)).started()
+    assert why_and_next(idle)[1] == "its command ends; it is suspended after 30 min without use"
+    idle.tell(f.SeenIdle, idle_since=at(8), suspends_at=at(1808))
     assert why_and_next(idle)[1:] == (
         "it is suspended for being idle, unless somebody uses or snoozes it",
         "the watcher",
-        at(68),
+        at(1808),
     )
+    never = a_job(kind="workstation", workstation=Workstation()).started()
+    assert why_and_next(never)[1] == "its command ends; nothing suspends it for being idle"
+
+
+def test_a_snooze_is_part_of_the_rule_until_it_is_over() -> None:
+    mark = Workstation(idle_suspend_seconds=60, snoozed_until=at(200))
+    assert idle_rule(mark, at(100)) == "it is suspended after 1 min without use, not before 09:03:20 UTC"
+    assert idle_rule(mark, at(200)) == "it is suspended after 1 min without use"
+    assert idle_rule(None, at(0)) is None
 
 
 def test_a_wish_says_who_asked_and_what_follows() -> None:
