@@ -91,16 +91,15 @@ class SlurmWorld(World):
         return Launcher(self, name, on=backend)
 
     def sbatch_that(self, script: str, *, times: int = 1) -> dict[str, str]:
-        """An environment in which sbatch is this script the first `times`, and itself from then on. `passed` of the
-        folder `stand_in(n)` is there once it was called."""
+        """An environment in which sbatch is this script the next `times`, and itself else."""
         self._stand_ins += 1
         here = self.stand_in(self._stand_ins)
         here.mkdir()
         body = script.format(sbatch='/usr/bin/sbatch "$@" >>"$here/printed"')
         text = f"""#!/bin/sh
 here={here}
-for time in $(seq {times}); do
-    if mkdir "$here/passed.$time" 2>/dev/null; then
+for armed in "$here"/armed.*; do
+    if mv "$armed" "$here/passed.${{armed##*.}}" 2>/dev/null; then
         {body}
         exit 1
     fi
@@ -109,6 +108,8 @@ exec /usr/bin/sbatch "$@"
 """
         (here / "sbatch").write_text(text)
         (here / "sbatch").chmod(0o755)
+        for time in range(times):
+            (here / f"armed.{time}").touch()
         return dict(self.slurm.environment) | {"PATH": f"{here}:{self.slurm.environment['PATH']}"}
 
     def stand_in(self, number: int = 1) -> Path:
@@ -128,13 +129,14 @@ exec /usr/bin/sbatch "$@"
         await launcher.store.take_over(self.clock.now(), at_start=False)
         return launcher
 
-    async def until_passed(self, number: int = 1) -> None:
-        """Wait until a stand-in was called."""
-        await until((self.stand_in(number) / "passed.1").exists, lambda: "sbatch was not called")
+    async def until_passed(self, times: int = 1) -> None:
+        """Wait until the first stand-in was called so often."""
+        here = self.stand_in()
+        await until(lambda: len([*here.glob("passed.*")]) == times, lambda: f"sbatch was not called {times} times")
 
-    def go_on(self, number: int = 1) -> None:
-        """Let a stand-in that waits submit."""
-        (self.stand_in(number) / "goes_on").touch()
+    def go_on(self) -> None:
+        """Let the first stand-in submit, where it waits."""
+        (self.stand_in() / "goes_on").touch()
 
     async def until_jobs(self, job: Job, are: Callable[[list[str]], object]) -> list[str]:
         """Wait until the queue shows this of them."""

@@ -118,12 +118,13 @@ async def each_ran_once(world: SlurmWorld, *jobs: Job) -> None:
 async def test_killed_while_it_asks_each_runs_once(
     world: SlurmWorld, api: Api, replicas: Replicas, sbatch: str, count: int
 ) -> None:
-    one = replicas.make("one", sbatch, times=count)
+    one = replicas.make("one", sbatch)
     one.start()
     jobs = []
-    for number in range(1, count + 1):
+    for number in range(count):
+        (world.stand_in() / f"armed.{number}").touch()
         job = await api.submit(world.backend, *LEDGER, cluster=NAME)
-        await until((world.stand_in() / f"passed.{number}").exists, lambda: "sbatch was not called")
+        await world.until_passed(number + 1)
         if sbatch == SUBMITS_AND_HANGS:
             await world.until_jobs(job, lambda them: them)
         one.end(signal.SIGKILL)
@@ -160,7 +161,7 @@ async def test_stopped_while_it_asks_another_goes_on_and_each_runs_once(
     one, two = replicas.make("one", HANGS_AND_SUBMITS, times=count), replicas.make("two")
     one.start()
     jobs = [await api.submit(world.backend, *LEDGER, cluster=NAME) for _ in range(count)]
-    await until((world.stand_in() / f"passed.{count}").exists, lambda: "sbatch was not called")
+    await world.until_passed(count)
     assert one.child is not None
     one.child.send_signal(signal.SIGSTOP)
     two.start()
