@@ -28,6 +28,9 @@ LOCAL: Final = "local"
 """The name of this machine's own backend, which no cluster may have."""
 
 
+_MESSAGES: Final = {"extra_forbidden": "there is no such setting", "missing": "this is needed"}
+
+
 class WrongClusters(ValueError):
     """The file cannot be read, or says something that cannot be; the sentence names the place."""
 
@@ -115,7 +118,7 @@ def read(path: Path | None) -> Mapping[str, SlurmCluster]:
             clusters[name] = SlurmCluster.model_validate(table)
         except ValidationError as error:
             problems = "; ".join(
-                f"{name}.{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+                f"{name}.{'.'.join(map(str, problem['loc']))}: {_MESSAGES.get(problem['type'], problem['msg'])}"
                 for problem in error.errors(include_url=False)
             )
             raise WrongClusters(f"{path}: {problems}") from error

@@ -30,7 +30,7 @@ def test_a_wrong_file_is_refused_at_once(
     file.write_text(FILE + "acount = 1\n")
     assert commands.up(Options(tmp_path / "home", clusters=file, detach=detach)) == 3
     said = capsys.readouterr().err
-    assert f"{file}: hpc.acount" in said
+    assert f"{file}: hpc.acount: there is no such setting" in said
     assert not (tmp_path / "home").exists()
 
 
