@@ -9,6 +9,7 @@ from services.cli.evidence import clock, when
 from services.cli.history import MARKS, show_attempts, stage_time
 from services.cli.output import out, size, state_text
 from services.cli.waiting import ORIGINS
+from services.cli.wording import permitted
 from shared.client.views import JobView
 from shared.contracts.spec import JobSpec
 from shared.lifecycle.explain import idle_rule
@@ -36,8 +37,8 @@ def show_job(job: JobView) -> None:
     )
     if job.message:
         out.print(f"  {marked(job.message)}")
-    if job.hint:
-        out.print(f"  [dim]what to do:[/] {marked(job.hint)}")
+    if hint := permitted(job.hint, job.actions):
+        out.print(f"  [dim]what to do:[/] {marked(hint)}")
     out.print()
     for stage in job.stages:
         out.print(stage_line(stage))

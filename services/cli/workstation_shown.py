@@ -8,6 +8,7 @@ from services.cli.escapes import marked
 from services.cli.evidence import clock
 from services.cli.output import STATE_STYLES, ago, out, state_text
 from services.cli.render import asked_for, stage_line
+from services.cli.wording import permitted
 from shared.client.workstations import WorkstationView
 from shared.contracts.durations import in_words
 from shared.lifecycle.explain import idle_rule
@@ -52,8 +53,8 @@ def show_workstation(view: WorkstationView) -> None:
     out.print(f"[bold]{marked(view.name)}[/]  {view.id}  {styled}")
     if view.message:
         out.print(f"  {marked(view.message)}")
-    if view.hint:
-        out.print(f"  [dim]what to do:[/] {marked(view.hint)}")
+    if hint := permitted(view.hint, view.actions):
+        out.print(f"  [dim]what to do:[/] {marked(hint)}")
     if view.phase != "active" and view.state is not State.PAUSED:
         out.print()
         for stage in view.stages:

@@ -9,6 +9,7 @@ from shared.lifecycle.derive import derive
 from shared.lifecycle.duties import holdings
 from shared.lifecycle.finish import next_attempt, settle
 from shared.lifecycle.gates import at_gates_anew, at_own_gates
+from shared.lifecycle.hints import hint
 from shared.lifecycle.outcome import StepResult, applied, ignored, refused
 from shared.lifecycle.picture import picture
 from shared.lifecycle.reasons import REASONS, EndReason
@@ -16,7 +17,7 @@ from shared.lifecycle.record import HoldMark, JobRecord, RecopyMark, Wish
 from shared.lifecycle.stages import closed_stages
 from shared.lifecycle.states import Desired, Phase, State
 from shared.lifecycle.usage import remaining_seconds
-from shared.lifecycle.verdict import hint, sentence, who, wished
+from shared.lifecycle.verdict import sentence, who, wished
 
 IDLE_POLICY: Final = "idle"
 """The policy that suspends idle workstations, which a snooze puts off."""

@@ -6,13 +6,14 @@ from typing import Final
 from shared.lifecycle.derive import derive, derived
 from shared.lifecycle.folding import KEPT_EVIDENCE, fold_attempts
 from shared.lifecycle.gates import at_own_gates
+from shared.lifecycle.hints import hint
 from shared.lifecycle.picture import Picture, picture
 from shared.lifecycle.reasons import REASONS, RetryClass
 from shared.lifecycle.record import Attempt, Backend, Copied, Exit, JobRecord, Origin, Retries, Workstation
 from shared.lifecycle.stages import closed_stages
 from shared.lifecycle.states import ACTIVE, Desired, Phase, State
 from shared.lifecycle.usage import remaining_seconds, segments, up_ms
-from shared.lifecycle.verdict import Verdict, hint, sentence, verdict
+from shared.lifecycle.verdict import Verdict, sentence, verdict
 
 _FIRST_COOLDOWN_SECONDS: Final = 15
 _LONGEST_COOLDOWN_SECONDS: Final = 600
@@ -51,7 +52,7 @@ def _finish(record: JobRecord, seen: Picture, outcome: Verdict, now: datetime) -
             "end_reason": outcome.reason,
             "failed_stage": failed,
             "message": said,
-            "hint": hint(outcome.reason, record),
+            "hint": hint(outcome.reason, ended),
             "finished_at": now,
             "retries": record.retries.model_copy(update={"cooldown_until": None}),
             "workstation": _not_idle(record.workstation),

@@ -130,12 +130,6 @@ def sentence(reason: EndReason, exit_: Exit, detail: str | None) -> str:
     return said if len(said) <= MAX_MESSAGE else said[: MAX_MESSAGE - 1] + "…"
 
 
-def hint(reason: EndReason, record: JobRecord) -> str | None:
-    """What to do next, none where there is nothing to do."""
-    text = REASONS[reason].hint
-    return None if text is None else text.format(job=record.id)
-
-
 def wished(desired: Desired, wish: Wish | None) -> EndReason:
     """The end reason of what was wished, which tells a user, a policy and an admin apart."""
     if desired is Desired.STOPPED:

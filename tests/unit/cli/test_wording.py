@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.cli.wording import in_commands
+from services.cli.wording import in_commands, permitted
+from shared.lifecycle.actions import Action
 from tests.unit.cli.given import JOB
 
 
@@ -23,3 +24,12 @@ def test_a_route_is_told_as_its_command(given: str, said: str) -> None:
     told = in_commands(given)
     assert said in told
     assert "/v1/" not in told
+
+
+def test_a_hint_is_shown_unless_its_retry_would_be_refused() -> None:
+    hint = f"start it again with: tidegate retry {JOB}"
+    refused = {"retry": Action(allowed=False, why_not="its snapshot is gone: submit it again")}
+    assert permitted(hint, refused) == "it cannot be retried: its snapshot is gone: submit it again"
+    assert permitted(hint, {"retry": Action(allowed=True)}) == hint
+    assert permitted("read its last lines", refused) == "read its last lines"
+    assert permitted(None, refused) is None
