@@ -104,6 +104,9 @@ def _active(record: JobRecord, seen: Picture) -> str:
     if seen.lost is not None:
         last = "" if seen.lost.last_seen_at is None else f" since {clock(seen.lost.last_seen_at)}"
         return f"it is gone from the backend{last}, and nobody saw its end"
+    if _out_of_sight(seen):
+        since = "" if seen.running is None else f" since {clock(seen.running.at)}"
+        return f"it was not seen{since}, nothing of it runs any more, and it may be lost: nobody saw its end yet"
     if record.phase is Phase.SUSPENDED_BY_BACKEND:
         return "the backend has suspended it, and keeps its GPUs"
     if record.state is State.RUNNING:
@@ -122,6 +125,11 @@ def _active(record: JobRecord, seen: Picture) -> str:
     return (
         "its inputs are being staged in" if seen.input_valid is not None else "its inputs and command are being checked"
     )
+
+
+def _out_of_sight(seen: Picture) -> bool:
+    """The launcher found that nothing of it runs, and the watcher has not said yet how it ended."""
+    return seen.launcher_sealed is not None and seen.ran and not seen.end_known
 
 
 def _pending(seen: Picture) -> str:
@@ -202,6 +210,8 @@ def _asked_to_end(record: JobRecord, seen: Picture) -> Next:
 
 
 def _of_the_command(record: JobRecord, seen: Picture, now: datetime) -> Next:
+    if _out_of_sight(seen):
+        return Next(what="its end is found, or it is lost", who="the watcher")
     if record.state is not State.RUNNING:
         return Next(what="it starts", who=record.backend.cluster or "the backend")
     if record.phase is Phase.SUSPENDED_BY_BACKEND:
@@ -263,6 +273,7 @@ def _limit_ends_at(record: JobRecord) -> datetime | None:
 
 
 def _cost(record: JobRecord, now: datetime) -> Cost:
+    uncertain = record.state in ACTIVE and _out_of_sight(picture(record.current))
     folded = [record.earlier, *(attempt.folded for attempt in record.attempts)]
     kept = [segment for attempt in record.attempts for segment in attempt.segments]
     unbilled = sum(one.not_billable_gpu_milliseconds for one in folded if one is not None)
@@ -270,7 +281,7 @@ def _cost(record: JobRecord, now: datetime) -> Cost:
     return Cost(
         gpu_seconds=seconds(gpu_milliseconds(record, now)),
         not_billable_gpu_seconds=seconds(unbilled),
-        estimated=any(one.estimated for one in (*kept, *folded) if one is not None),
+        estimated=uncertain or any(one.estimated for one in (*kept, *folded) if one is not None),
     )
 
 

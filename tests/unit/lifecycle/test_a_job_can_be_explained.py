@@ -177,6 +177,19 @@ def test_a_snooze_is_part_of_the_rule_until_it_is_over() -> None:
     assert idle_rule(None, at(0)) is None
 
 
+def test_what_was_sealed_before_its_end_was_seen_is_not_said_to_run() -> None:
+    job = a_job().started().tell(f.LauncherSealed, ran=True)
+    assert why_and_next(job)[:3] == (
+        "it was not seen since 09:00:14 UTC, nothing of it runs any more, and it may be lost: nobody saw its end yet",
+        "its end is found, or it is lost",
+        "the watcher",
+    )
+    assert explained(job).cost.estimated, "until when it ran is not known"
+    unseen = a_job().admitted().staged().accepted().tell(f.LauncherSealed, ran=True)
+    assert why_and_next(unseen)[0].startswith("it was not seen, nothing of it runs any more")
+    assert why_and_next(job.exited())[0].startswith("its command has ended at ")
+
+
 def test_a_wish_says_who_asked_and_what_follows() -> None:
     job = a_job().started().ask(i.Stop, grace_seconds=30)
     why, what, who, when = why_and_next(job)
