@@ -95,7 +95,7 @@ def end_of(
             out.print(line)
         all_well = all_well and well
         kind = "pipelines" if is_pipeline(given) else "jobs"
-        ends.append(client.call("GET", f"/v1/{kind}/{given}"))
+        ends.append(client.call("GET", f"/v1/{kind}/{given}", patient=True))
     return ends, all_well
 
 

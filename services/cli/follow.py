@@ -25,7 +25,7 @@ def follow(client: Tidegate, job_id: str, *, since: JobView | None = None) -> Jo
     attempt = 1 if since is None else since.attempt
     printer = _LogPrinter(client, job_id, attempt)
     for told, news in told_since(client, job_id, since):
-        job = client.job(job_id)
+        job = client.job(job_id, patient=True)
         if told["attempt"] > attempt or told["state"] == State.PAUSED:
             _print_end(stages, printer, job, attempt)
         _print(news)
@@ -35,7 +35,7 @@ def follow(client: Tidegate, job_id: str, *, since: JobView | None = None) -> Jo
         _print(stages.new(job, attempt, but=_END))
         if _began(job, attempt):
             printer.start()
-    job = client.job(job_id)
+    job = client.job(job_id, patient=True)
     printer.start()
     _print_end(stages, printer, job, attempt)
     return job
@@ -129,7 +129,7 @@ class _LogPrinter:
     def _run(self, stream: str) -> None:
         rest = b""
         try:
-            with Tidegate(self._endpoint) as client:
+            with Tidegate(self._endpoint, answered=True) as client:
                 for chunk in client.logs(self._job_id, stream=stream, follow=True, attempt=self._attempt):
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
@@ -137,7 +137,8 @@ class _LogPrinter:
             if rest:
                 _print_log_line(rest)
         except ClientError as error:
-            err.print(f"its {stream} cannot be shown: {marked(str(error))}")
+            again = f"tidegate logs -f {self._job_id}" + ("" if stream == "stdout" else f" --{stream}")
+            err.print(f"its {stream} cannot be shown: {marked(str(error))}; all of it is in `{again}`")
 
 
 def _print_log_line(line: bytes) -> None:

@@ -72,7 +72,7 @@ def show_pipeline(pipeline: PipelineView) -> None:
             str(step.index + 1),
             step.name,
             Text(step.state, STATE_STYLES.get(step.state, "")),
-            _time(step),
+            run_time(step, datetime.now(UTC)),
             step.job,
             step.waiting_on or ("" if step.state is State.SUCCEEDED else but_the_state(step.state, step.message)),
         )
@@ -92,7 +92,7 @@ def follow_pipeline(client: Tidegate, pipeline: PipelineView, *, again: bool = F
             continue
         out.print(f"step {step.index + 1}/{len(pipeline.steps)} [bold]{marked(step.name)}[/]  {step.job}")
         # What became of a later one while it waited is told no more.
-        since = client.job(step.job) if step.index or again else None
+        since = client.job(step.job, patient=True) if step.index or again else None
         if follow(client, step.job, since=since).state is not State.SUCCEEDED:
             break
     return wait_pipeline(client, pipeline)
@@ -133,7 +133,8 @@ def _why(pipeline: PipelineView) -> str:
     return "" if step is None else f"{step.name}: {step.waiting_on or step.message or step.state}"
 
 
-def _time(step: StepView) -> str:
+def run_time(step: StepView, now: datetime) -> str:
+    """How long its command ran or has run; nothing of one that did not start."""
     if step.started_at is None:
         return ""
-    return duration(((step.finished_at or datetime.now(UTC)) - step.started_at).total_seconds())
+    return duration(((step.command_ended_at or step.finished_at or now) - step.started_at).total_seconds())

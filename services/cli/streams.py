@@ -71,7 +71,7 @@ def events(
         raise typer.BadParameter("give a job's id, or -f to follow everything as it comes")
     with connect() as client:
         if job is None:
-            for event in client.events("/v1/events"):
+            for event in client.events():
                 _print_event(json.loads(event.data), as_json=as_json, with_id=True)
             return
         attempt = 1
@@ -83,7 +83,7 @@ def events(
 
 def _events_of(client: Tidegate, job: str, *, follow: bool) -> Iterator[dict[str, Any]]:
     if follow:
-        yield from (json.loads(event.data) for event in client.events(f"/v1/jobs/{job}/events"))
+        yield from (json.loads(event.data) for event in client.events(job=job))
     else:
         yield from client.call("GET", f"/v1/jobs/{job}/events")["items"]
 

@@ -38,16 +38,16 @@ def paused_or_ended(state: State) -> bool:
 
 
 def wait(client: Tidegate, since: JobView, *, until: Until = ended, step: str | None = None) -> JobView:
-    """Return once `until` is so of the job's state, in `since` or at some moment after it. A pause, and the attempt
-    after it, are said (of a pipeline's `step` with its name): neither is the end."""
-    if until(since.state):
-        return since
-    for told, lines in told_since(client, since.id, since):
-        if until(State(told["state"])) and told["state"] not in TERMINAL:
-            break  # the stream ends by itself with the job
-        for line in lines:
-            err.print(line if step is None else f"{marked(step)}: {line}")
-    return client.job(since.id)
+    """The job once `until` is so of its state; where it was so for a moment only, that is waited for again. A pause,
+    and the attempt after it, are said (of a pipeline's `step` with its name): neither is the end."""
+    while not until(since.state):
+        for told, lines in told_since(client, since.id, since):
+            if until(State(told["state"])) and told["state"] not in TERMINAL:
+                break  # the stream ends by itself with the job
+            for line in lines:
+                err.print(line if step is None else f"{marked(step)}: {line}")
+        since = client.job(since.id, patient=True)
+    return since
 
 
 def next_attempt(client: Tidegate, job: JobView) -> JobView | None:
@@ -56,7 +56,7 @@ def next_attempt(client: Tidegate, job: JobView) -> JobView | None:
         for line in lines:
             err.print(line)
         if told["attempt"] > job.attempt:
-            return client.job(job.id)
+            return client.job(job.id, patient=True)
     return None
 
 
@@ -68,7 +68,7 @@ def told_since(client: Tidegate, job_id: str, since: JobView | None) -> Iterator
         after = f"{since.epoch}-{since.seq}"
         told = since.model_dump(mode="json", include={"state", "attempt", "message", "hint"})
         yield told, news.new(told)
-    for event in client.events(f"/v1/jobs/{job_id}/events", after=after):
+    for event in client.events(job=job_id, after=after):
         if event.event not in _NO_NEWS:
             told = json.loads(event.data)["job"]
             yield told, news.new(told)
@@ -77,13 +77,13 @@ def told_since(client: Tidegate, job_id: str, since: JobView | None) -> Iterator
 def wait_pipeline(client: Tidegate, pipeline: PipelineView) -> PipelineView:
     """Return once every step has ended."""
     for step in pipeline.steps:
-        wait(client, client.job(step.job), step=step.name)
-    return client.pipeline(pipeline.id)
+        wait(client, client.job(step.job, patient=True), step=step.name)
+    return client.pipeline(pipeline.id, patient=True)
 
 
 def settle(client: Tidegate, pipeline_id: str) -> PipelineView:
     """Return once no step moves: the pipeline is paused, or has ended."""
-    while (view := client.pipeline(pipeline_id)).word in MOVING:
+    while (view := client.pipeline(pipeline_id, patient=True)).word in MOVING:
         time.sleep(_LOOK_SECONDS)
     return view
 

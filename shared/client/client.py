@@ -7,19 +7,15 @@
 
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import httpx
 
-from shared.client.endpoint import Endpoint
-from shared.client.errors import ClientError, NoServer, Refused, Unavailable
-from shared.client.sse import ServerEvent, read_events
+from shared.client.errors import ClientError, NoServer
+from shared.client.streams import Streams
 from shared.client.views import JobPage, JobView, PipelinePage, PipelineView
 from shared.contracts.queries import Manifest, OutputFile
 from shared.contracts.spec import PipelineRequest, SubmitRequest
@@ -27,26 +23,10 @@ from shared.lifecycle.explain import Explanation
 
 Progress = Callable[[int], None]
 _CHUNK_BYTES = 256 * 1024
-_RECONNECTS = 20
 
 
-class Tidegate:
+class Tidegate(Streams):
     """A connection to one server with one token. Not shared between threads."""
-
-    def __init__(self, endpoint: Endpoint, *, admin: bool = False, timeout_seconds: float = 30) -> None:
-        self.endpoint = endpoint
-        token = endpoint.admin_token if admin and endpoint.admin_token else endpoint.token
-        self._http = httpx.Client(
-            base_url=endpoint.url,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=httpx.Timeout(timeout_seconds, connect=5),
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._http.close()
 
     # -- jobs
 
@@ -61,8 +41,8 @@ class Tidegate:
         body = {"jobs": [request.model_dump(mode="json", exclude_defaults=True) for request in requests]}
         return list(self.call("POST", "/v1/jobs/batch", json=body)["ids"])
 
-    def job(self, job_id: str) -> JobView:
-        return JobView.model_validate(self.call("GET", f"/v1/jobs/{job_id}"))
+    def job(self, job_id: str, *, patient: bool = False) -> JobView:
+        return JobView.model_validate(self.call("GET", f"/v1/jobs/{job_id}", patient=patient))
 
     def jobs(self, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> JobPage:
         """One page, newest first."""
@@ -82,10 +62,11 @@ class Tidegate:
         return Explanation.model_validate(self.call("GET", f"/v1/jobs/{job_id}/explain"))
 
     def wait(self, job_id: str) -> JobView:
-        """Return once the job has ended."""
-        for _ in self.events(f"/v1/jobs/{job_id}/events"):
-            pass
-        return self.job(job_id)
+        """Return once the job has ended, through restarts of the server."""
+        while not (job := self.job(job_id, patient=True)).ended:
+            for _ in self.events(job=job_id, after=f"{job.epoch}-{job.seq}"):
+                pass
+        return job
 
     # -- pipelines
 
@@ -95,8 +76,8 @@ class Tidegate:
         body = request.model_dump(mode="json", exclude_defaults=True)
         return PipelineView.model_validate(self.call("POST", "/v1/pipelines", json=body, headers=headers))
 
-    def pipeline(self, pipeline_id: str) -> PipelineView:
-        return PipelineView.model_validate(self.call("GET", f"/v1/pipelines/{pipeline_id}"))
+    def pipeline(self, pipeline_id: str, *, patient: bool = False) -> PipelineView:
+        return PipelineView.model_validate(self.call("GET", f"/v1/pipelines/{pipeline_id}", patient=patient))
 
     def pipelines(self, *, limit: int = 50, cursor: str | None = None) -> PipelinePage:
         """One page, newest first."""
@@ -111,49 +92,7 @@ class Tidegate:
         """Return once every step has ended."""
         for step in self.pipeline(pipeline_id).steps:
             self.wait(step.job)
-        return self.pipeline(pipeline_id)
-
-    # -- streams
-
-    def events(self, path: str, *, after: str | None = None) -> Iterator[ServerEvent]:
-        """The events of a stream after the id `after` until the server ends it; a broken connection is taken up where
-        it broke."""
-        last_id = after
-        broken = 0
-        while True:
-            headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-            try:
-                with self._stream("GET", path, headers=headers, read_seconds=60) as response:
-                    for event in read_events(response.iter_lines()):
-                        broken = 0
-                        last_id = event.id or last_id
-                        yield event
-                return
-            except NoServer as error:
-                broken += 1
-                if broken > _RECONNECTS:
-                    raise NoServer(f"the stream {path} broke {broken} times in a row: {error}") from None
-                time.sleep(min(0.1 * broken, 1.0))
-
-    def logs(
-        self, job_id: str, *, stream: str = "stdout", follow: bool = False, attempt: int | None = None
-    ) -> Iterator[bytes]:
-        """The bytes of a log in chunks, of the current attempt where none is named; with `follow` until the job has
-        ended, one attempt after the other, or until the named attempt has."""
-        params = {"stream": stream, "follow": "true" if follow else "false"}
-        params |= {} if attempt is None else {"attempt": str(attempt)}
-        offset = 0
-        while True:
-            with self._stream(
-                "GET", f"/v1/jobs/{job_id}/logs", params=params | {"offset": str(offset)}, read_seconds=None
-            ) as response:
-                received = 0
-                for chunk in response.iter_raw():
-                    received += len(chunk)
-                    yield chunk
-            offset += received
-            if follow or received == 0 or offset >= int(response.headers.get("Tidegate-Size", offset)):
-                return
+        return self.pipeline(pipeline_id, patient=True)
 
     # -- blobs
 
@@ -202,59 +141,13 @@ class Tidegate:
     def _download(self, job_id: str, file: OutputFile, part: Path, progress: Progress) -> None:
         path = f"/v1/jobs/{job_id}/outputs/{quote(file.path, safe='/')}"
         digest = hashlib.sha256()
-        with self._stream("GET", path, read_seconds=60) as response, part.open("xb") as out:
-            for chunk in response.iter_raw():
-                digest.update(chunk)
-                out.write(chunk)
-                progress(len(chunk))
+        try:
+            with self._stream("GET", path, read_seconds=60) as response, part.open("xb") as out:
+                for chunk in response.iter_raw():
+                    digest.update(chunk)
+                    out.write(chunk)
+                    progress(len(chunk))
+        except NoServer as error:
+            raise NoServer(f"{error}; give the command again") from None
         if digest.hexdigest() != file.sha256.removeprefix("sha256:"):
             raise ClientError(f"{file.path!r} arrived with other content than its manifest says: fetch it again")
-
-    # -- plumbing
-
-    def call(self, method: str, path: str, **request: Any) -> Any:
-        """One request and its JSON answer; a refusal is raised as the server's sentence."""
-        response = self._send(method, path, **request)
-        _raise_for(response)
-        return response.json() if response.content else None
-
-    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        try:
-            return self._http.request(method, path, **request)
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from None
-
-    @contextmanager
-    def _stream(
-        self, method: str, path: str, *, read_seconds: float | None, **request: Any
-    ) -> Iterator[httpx.Response]:
-        timeout = httpx.Timeout(30, connect=5, read=read_seconds)
-        try:
-            with self._http.stream(method, path, timeout=timeout, **request) as response:
-                if response.is_error:
-                    response.read()
-                    _raise_for(response)
-                yield response
-        except httpx.ConnectError as error:
-            raise self._unreachable(error) from None
-        except httpx.TransportError as error:
-            raise NoServer(f"the connection to {self.endpoint.url} broke: {error}; give the command again") from None
-
-    def _unreachable(self, error: httpx.TransportError) -> NoServer:
-        return NoServer(
-            f"cannot reach {self.endpoint.url} (from {self.endpoint.origin}): {error}; "
-            "is the stack up? `tidegate ps` shows it, `tidegate up --detach` starts it"
-        )
-
-
-def _raise_for(response: httpx.Response) -> None:
-    if not response.is_error:
-        return
-    try:
-        problem = response.json()
-        title, detail = str(problem.get("title", "")), str(problem.get("detail", ""))
-    except (ValueError, AttributeError):
-        title, detail = response.reason_phrase, response.text[:500]
-    if response.status_code in (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT):
-        raise Unavailable(detail or title or "the server cannot answer now: try again")
-    raise Refused(response.status_code, title, detail)

@@ -9,6 +9,10 @@ class NoServer(ClientError):
     """No server is known, or it does not answer."""
 
 
+class ServerGone(NoServer):
+    """It answered before, and did not come back while it was waited for. What it was asked for goes on without it."""
+
+
 class Unusable(ClientError):
     """What was given cannot be used as it is; nothing was sent."""
 

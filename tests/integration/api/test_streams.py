@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from services.api import streams as streams_module
-from shared.client.sse import ServerEvent, read_events
+from shared.client.sse import EventReader, ServerEvent
 from tests.integration.api.conftest import ACME_USER, RunningApi, eventually, running, settings_for
 from tests.patience import PATIENCE_SECONDS
 
@@ -32,7 +32,7 @@ class Reader:
 
     @property
     def events(self) -> list[ServerEvent]:
-        return list(read_events(self.lines))
+        return list(EventReader().read(self.lines))
 
     async def has(self, count: int) -> list[ServerEvent]:
         async def enough() -> bool:

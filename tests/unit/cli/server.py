@@ -5,12 +5,28 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Answer = tuple[int, Any]
-"""A status and a JSON body; a list of events where the reader asked for a stream."""
+"""A status and a JSON body; a list of events where the reader asked for a stream, a `Log`, or what breaks."""
 Answers = Callable[[str, str, Any], Answer]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """So much of a body, then the end of the connection; without a body not even a status."""
+
+    body: Any = None
+
+
+@dataclass(frozen=True)
+class Log:
+    """A piece of a log that has so many bytes by now."""
+
+    piece: bytes
+    size_bytes: int
 
 
 class Asked:
@@ -19,6 +35,8 @@ class Asked:
     def __init__(self, url: str) -> None:
         self.url = url
         self.requests: list[tuple[str, str, Any]] = []
+        self.after: list[str | None] = []
+        """The Last-Event-ID of each."""
 
     def of(self, method: str) -> list[str]:
         return [path for asked, path, _ in self.requests if asked == method]
@@ -33,16 +51,25 @@ def answering(answers: Answers) -> Iterator[Asked]:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             asked.requests.append((self.command, self.path, body))
+            asked.after.append(self.headers.get("Last-Event-ID"))
             status, answer = answers(self.command, self.path, body)
-            if self.headers.get("Accept") == "text/event-stream" and status == 200:
-                kind, text = "text/event-stream", "".join(_event(event) for event in answer)
-            else:
-                kind, text = "application/json", "" if answer is None else json.dumps(answer)
+            breaks = isinstance(answer, Broken)
+            self.close_connection = self.close_connection or breaks
+            answer = answer.body if isinstance(answer, Broken) else answer
+            if breaks and answer is None:
+                return
             self.send_response(status)
+            if isinstance(answer, Log):
+                kind, data = "text/plain", answer.piece
+                self.send_header("Tidegate-Size", str(answer.size_bytes))
+            elif self.headers.get("Accept") == "text/event-stream" and status == 200:
+                kind, data = "text/event-stream", "".join(_event(event) for event in answer).encode()
+            else:
+                kind, data = "application/json", b"" if answer is None else json.dumps(answer).encode()
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(text.encode())))
+            self.send_header("Content-Length", str(len(data) + breaks))
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(data)
 
         do_GET = do_POST = do_DELETE = _answer
 
@@ -61,6 +88,8 @@ def answering(answers: Answers) -> Iterator[Asked]:
         server.server_close()
 
 
-def _event(job: dict[str, Any]) -> str:
+def _event(job: dict[str, Any] | str) -> str:
+    if isinstance(job, str):  # as it is
+        return job
     kind = job["state"].lower()
     return f"event: {kind}\nid: 1-{job['seq']}\ndata: {json.dumps({'type': kind, 'job': job})}\n\n"

@@ -220,5 +220,7 @@ def test_one_job_is_followed_and_no_more(run: Any) -> None:
         assert (code, said) == (0, "")
         assert out.splitlines()[0] == f"{JOB} QUEUED; attempt 2"
         assert "  ✓ running job       1 min 30 s" in out
-        assert sum("/logs?" in path and "attempt=2" in path for path in asked.of("GET")) == 2
+        logs = [path for path in asked.of("GET") if "/logs?" in path]
+        assert {"stream=stdout" in path for path in logs} == {True, False}
+        assert all("attempt=2" in path for path in logs)
         assert tidegate("retry", "--follow", JOB, OTHER)[0] == 2
