@@ -107,7 +107,7 @@ def pipeline_view(tenant: str, found: FoundPipeline, now: datetime, *, is_admin:
 
 _IN_SHORT: Final = {
     *("id", "pipeline", "state", "desired_state", "stages", "end_reason", "failed_stage", "message", "hint"),
-    *("started_at", "finished_at", "warnings"),
+    *("started_at", "command_ended_at", "finished_at", "warnings"),
 }
 
 
@@ -122,6 +122,7 @@ def step_view(record: Mapping[str, Any], deleted_at: datetime | None = None) -> 
         "desired_state": record["desired_state"],
         "waiting_on": waiting_on,
         **{key: record.get(key) for key in ("end_reason", "failed_stage", "message", "hint", "started_at")},
+        "command_ended_at": record.get("command_ended_at"),
         "finished_at": record.get("finished_at"),
         "warnings": record.get("warnings", []),
         "deleted_at": None if deleted_at is None else _time(deleted_at),

@@ -103,6 +103,7 @@ class StepView(BaseModel):
     hint: str | None = None
     warnings: tuple[str, ...] = ()
     started_at: AwareDatetime | None = None
+    command_ended_at: AwareDatetime | None = None
     finished_at: AwareDatetime | None = None
     deleted_at: AwareDatetime | None = None
 
