@@ -73,11 +73,14 @@ class SlurmWorld(World):
         *,
         time_outs: TimeOuts = TIME_OUTS,
         environment: dict[str, str] | None = None,
-        client: SlurmClient | None = None,
         **settings: Any,
     ) -> Launcher:
         """A launcher on the cluster."""
-        asks = client or SlurmClient(environment=environment or self.slurm.environment, time_outs=time_outs)
+        asks = SlurmClient(
+            environment=environment or self.slurm.environment,
+            time_outs=time_outs,
+            submissions_at_once=settings.get("submissions_at_once", 8),
+        )
         backend = SlurmBackend(
             NAME,
             clusters(**settings),
