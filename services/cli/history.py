@@ -54,7 +54,8 @@ def show_attempts(job: JobView) -> None:
 
 def _head(job: JobView, attempt: Attempt, day: date) -> str:
     """`attempt 2  resumed 15:04:05, FAILED 15:09:10: the command exited with code 3`."""
-    began = f"{ORIGINS[attempt.origin]} {clock(attempt.queued_at, day)}"
+    after = f" (before that {marked(attempt.began_after)})" if attempt.began_after else ""
+    began = f"{ORIGINS[attempt.origin]} {clock(attempt.queued_at, day)}{after}"
     if attempt.end_reason is None or attempt.finished_at is None:
         state = f", {state_text(job.state)}" if attempt.number == job.attempt else ""
         said = f": {marked(attempt.message)}" if attempt.message else ""

@@ -22,7 +22,19 @@ _OUTCOME: Final = ("end_reason", "exit", "message", "finished_at", "stages")
 _SHORTENED: Final = ((160, 6), (80, 3), (40, 1))
 """Longest text and longest list, tried in turn where a body is too long."""
 _TEXTS: Final = frozenset(
-    {"reason", "message", "hint", "waiting_on", "raw_state", "raw_reason", "scope", "lifted_by", "place", "near"}
+    {
+        "reason",
+        "message",
+        "hint",
+        "waiting_on",
+        "raw_state",
+        "raw_reason",
+        "scope",
+        "lifted_by",
+        "place",
+        "near",
+        "began_after",
+    }
 )
 _LISTS: Final = frozenset({"findings", "closed_gates", "missing", "warnings", "submit_warnings"})
 

@@ -111,6 +111,7 @@ def next_attempt(
     attempt = Attempt(
         number=record.attempt + 1,
         origin=origin,
+        began_after=record.message if record.end_reason not in (None, record.current.end_reason) else None,
         queued_at=now,
         cooldown_until=retries.cooldown_until,
         infrastructure_before=retries.infrastructure_used,

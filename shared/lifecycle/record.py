@@ -141,11 +141,13 @@ class Copied(Frozen):
 class Attempt(Frozen):
     """One go at the run, admitted to `cluster`. `evidence` holds the newest fact per (segment, kind); the oldest
     segments may be `folded`. `infrastructure_before` is what earlier attempts had used of the infrastructure's
-    budget, `up_before_ms` how long a workstation was up in them. `stages` are kept once it is sealed: until then they
-    are the record's."""
+    budget, `up_before_ms` how long a workstation was up in them. `began_after` is what had become of the job since the
+    attempt before ended, where that was something else: paused, it was stopped. `stages` are kept once it is sealed:
+    until then they are the record's."""
 
     number: int
     origin: Origin = "submit"
+    began_after: str | None = None
     queued_at: AwareDatetime
     cooldown_until: AwareDatetime | None = None
     admission: int | None = None

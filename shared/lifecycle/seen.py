@@ -43,7 +43,8 @@ def _of(record: JobRecord, attempt: Attempt) -> Iterator[Seen]:
         "retry": "it was retried by hand",
         "automatic": "it was retried by itself",
     }[attempt.origin]
-    yield Seen(attempt=attempt.number, what=began, at=attempt.queued_at, seen_by="api")
+    after = "" if attempt.began_after is None else f"; before that: {attempt.began_after}"
+    yield Seen(attempt=attempt.number, what=began + after, at=attempt.queued_at, seen_by="api")
     if attempt.admitted_at is not None:
         what = "let through its gates" if attempt.admission else "found at the backend, and taken as let through"
         yield Seen(attempt=attempt.number, what=what, at=attempt.admitted_at, seen_by="gatekeeper")

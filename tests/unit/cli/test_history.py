@@ -50,6 +50,12 @@ def test_each_attempt_says_what_began_it_its_stages_and_its_end(capsys: pytest.C
     assert "  attempt     2, resumed" in lines
 
 
+def test_who_stopped_it_before_it_was_retried_is_said_with_the_retry(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, a_job([paused(), an_attempt(2, origin="retry", began_after="stopped: by ada")]))
+    head = next(line for line in lines if line.startswith("  attempt 2 "))
+    assert " (before that stopped: by ada), SUCCEEDED " in head
+
+
 def test_what_cannot_be_counted_on_is_said_of_a_segment(capsys: pytest.CaptureFixture[str]) -> None:
     attempt = an_attempt()
     segment = attempt.segments[0].model_copy(

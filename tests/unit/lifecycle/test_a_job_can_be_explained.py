@@ -247,6 +247,17 @@ def test_what_happened_is_told_in_its_own_order_whoever_saw_it_late() -> None:
     assert told.evidence[exited].at == at(9)
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_who_stopped_a_paused_attempt_is_still_told_after_the_next_began(running: bool) -> None:
+    job = a_job()
+    job = job.started().ask(i.Pause).exited(stop_recorded=True).sealed() if running else job.ask(i.Pause)
+    job.ask(i.Stop, actor="ada").ask(i.Retry)
+    told = [seen.what for seen in explained(job).evidence]
+    assert any(what.startswith("attempt 1 ended: paused: by rin at ") for what in told)
+    assert told[-1].startswith("it was retried by hand; before that: stopped: by ada at ")
+    assert "before that" not in explained(a_job_that(State.FAILED).ask(i.Retry)).evidence[-1].what
+
+
 def test_a_wish_is_told_however_it_ended() -> None:
     succeeded = a_job().started().ask(i.Stop, force=True).exited(0, stop_recorded=False).sealed()
     assert succeeded.state is State.SUCCEEDED
