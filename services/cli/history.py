@@ -42,7 +42,7 @@ def show_attempts(job: JobView) -> None:
         return
     if job.earlier is not None and job.earlier.attempts:
         out.print()
-        out.print(f"  [dim]{_folded(job.earlier)}[/]")
+        out.print(f"  [dim]{_folded(job.earlier)}; what was seen of them: tidegate events {job.id}[/]")
     for attempt in job.attempts:
         out.print()
         out.print(f"  {_head(job, attempt, day)}")
@@ -50,6 +50,8 @@ def show_attempts(job: JobView) -> None:
             out.print(f"    {stages}")
         for line in _seen(attempt, day):
             out.print(f"    {line}")
+        if attempt.folded is not None and attempt.folded.until is None:
+            out.print(f"    [dim]{_exit(attempt)}what was seen of it: tidegate events {job.id}[/]")
 
 
 def _head(job: JobView, attempt: Attempt, day: date) -> str:
@@ -111,10 +113,19 @@ def _segment(segment: Segment, day: date) -> str:
     return f"ran {clock(segment.started_at, day)} - {until} ({duration(took.total_seconds())}){gpus}{said}"
 
 
+def _exit(attempt: Attempt) -> str:
+    """How the command of an attempt ended whose evidence is not kept."""
+    if attempt.exit.signal:
+        return f"ended by signal {attempt.exit.signal}; "
+    return "" if attempt.exit.code is None else f"exited with code {attempt.exit.code}; "
+
+
 def _folded(sums: Folded) -> str:
-    of = f"{sums.attempts} attempts" if sums.attempts else f"{sums.segments} segments"
+    number, what = (sums.attempts, "attempt") if sums.attempts else (sums.segments, "segment")
+    of = f"{number} {what}{'' if number == 1 else 's'}"
     about = ", estimated" if sums.estimated else ""
-    return f"{of} before: {gpu_seconds(sums.gpu_milliseconds)} GPU seconds{about}"
+    before = " before" if sums.attempts or sums.until is not None else ""
+    return f"{of}{before}: {gpu_seconds(sums.gpu_milliseconds)} GPU seconds{about}"
 
 
 def gpu_seconds(milliseconds: int) -> str:

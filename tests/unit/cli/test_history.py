@@ -9,7 +9,7 @@ from services.cli.render import show_job
 from shared.client.views import JobView
 from shared.lifecycle.record import Attempt
 from shared.lifecycle.states import StageStatus
-from tests.unit.cli.given import a_fact, a_job, an_attempt, at, stages
+from tests.unit.cli.given import JOB, a_fact, a_job, an_attempt, at, stages
 
 
 def shown(capsys: pytest.CaptureFixture[str], job: JobView) -> list[str]:
@@ -73,10 +73,29 @@ def test_ten_attempts_fit_a_screen_and_the_oldest_are_summed(capsys: pytest.Capt
         retries={"count": 13, "by_hand": 13},
     )
     lines = shown(capsys, job)
-    assert "  4 attempts before: 1.500 GPU seconds, estimated" in lines
+    assert f"  4 attempts before: 1.500 GPU seconds, estimated; what was seen of them: tidegate events {JOB}" in lines
     assert sum(line.startswith("  attempt ") and "FAILED" in line for line in lines) == 9
     assert len(lines) < 65
     assert any(line.startswith("  retries     13: ") and line.endswith("13 of 20 by hand") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("exit_", "said"),
+    [({"code": 3}, "exited with code 3; "), ({"signal": 9}, "ended by signal 9; "), ({}, "")],
+)
+def test_an_attempt_without_its_evidence_says_how_it_ended_and_where_the_rest_is(
+    capsys: pytest.CaptureFixture[str], exit_: dict[str, int], said: str
+) -> None:
+    folded = {"segments": 1, "gpu_milliseconds": 1500}
+    old = an_attempt(end_reason="exit_nonzero", message="it failed", exit=exit_, segments=(), folded=folded)
+    lines = shown(capsys, a_job([old, an_attempt(2, origin="retry")]))
+    first = lines.index(next(line for line in lines if line.startswith("  attempt 1 ")))
+    assert lines[first].endswith(": it failed")
+    assert lines[first + 1].startswith("    ✓ queued ")
+    assert lines[first + 2 : first + 4] == [
+        "    1 segment: 1.500 GPU seconds",
+        f"    {said}what was seen of it: tidegate events {JOB}",
+    ]
 
 
 def test_who_holds_it_and_who_asked_for_a_pause_is_said(capsys: pytest.CaptureFixture[str]) -> None:
