@@ -107,12 +107,12 @@ async def each_ran_once(world: SlurmWorld, *jobs: Job) -> None:
     assert [world.ledger(job) for job in jobs] == [[job.id] for job in jobs]
 
 
-@pytest.mark.parametrize("count", OFTEN)
 @pytest.mark.parametrize(
-    "sbatch",
+    ("sbatch", "count"),
     [
-        pytest.param(SUBMITS_AND_HANGS, id="after sbatch submitted"),
-        pytest.param(HANGS, id="before sbatch submits"),
+        pytest.param(SUBMITS_AND_HANGS, 1, id="after sbatch submitted"),
+        pytest.param(SUBMITS_AND_HANGS, 50, id="after sbatch submitted, 50 times", marks=LONG),
+        pytest.param(HANGS, 50, id="before sbatch submits, 50 times", marks=LONG),
     ],
 )
 async def test_killed_while_it_asks_each_runs_once(
@@ -136,7 +136,7 @@ async def test_killed_while_it_asks_each_runs_once(
     await each_ran_once(world, *jobs)
 
 
-@pytest.mark.parametrize("count", [pytest.param(1, id="once", marks=pytest.mark.long), OFTEN[1]])
+@pytest.mark.parametrize("count", OFTEN[1:])
 @pytest.mark.parametrize("point", ["submit.before", "submit.after"])
 async def test_killed_at_a_failpoint_each_runs_once(
     world: SlurmWorld, api: Api, replicas: Replicas, point: str, count: int
