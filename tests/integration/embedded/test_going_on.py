@@ -1,10 +1,13 @@
 """A whole stack goes on: with several processes of a service, while they end, when a server dies or loses its store."""
 
 import os
+import re
 import signal
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import nats
 import pytest
@@ -15,7 +18,7 @@ from infra.embedded.options import Options
 from infra.embedded.state import State
 from shared.contracts.subjects import SERVICES
 from tests.e2e.load import Requests
-from tests.e2e.stacks import Stack, eventually
+from tests.e2e.stacks import Ended, Stack, eventually
 from tests.integration.embedded.test_homes import NAMES
 
 
@@ -27,6 +30,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     running.up("--virtual-gpus", "2", "--replicas", "gatekeeper=3,api=2")
     yield running
     running.down()
+
+
+@pytest.fixture
+def gate() -> Iterator[Path]:
+    """A file that is not there yet, in a folder that jobs may look into."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-gate-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "gate"
 
 
 def rows_of(stack: Stack) -> dict[str, dict[str, Any]]:
@@ -82,10 +93,12 @@ def test_no_request_is_refused_while_all_replicas_of_api_end_and_start(stack: St
     assert requests.failed == []
 
 
-def test_no_job_fails_and_no_request_is_refused_while_every_service_is_restarted(stack: Stack) -> None:
+def test_no_job_fails_no_request_is_refused_and_no_watching_ends_while_every_service_is_restarted(
+    stack: Stack, gate: Path
+) -> None:
     """By `tidegate restart`: two processes answer requests; of what has one, that one is away for a while."""
     before = rows_of(stack)
-    with Requests(stack) as requests:
+    with Watched(stack, gate) as watched, Requests(stack) as requests:
         requests.more()
         ended = stack.cli("restart", seconds=600)
         requests.more()
@@ -100,12 +113,56 @@ def test_no_job_fails_and_no_request_is_refused_while_every_service_is_restarted
     with stack.client() as client:
         jobs = [client.wait(job) for job in requests.jobs]
     assert [job for job in jobs if (job.state, job.attempt) != ("SUCCEEDED", 1)] == []
+    assert [(name, ended) for name, ended in watched.ends.items() if ended.code != 0] == []
+    assert watched.ends["logs"].out == "one\ntwo\n"
+    assert re.findall(r"\| (.*)", watched.ends["follow"].out) == ["one", "two"]
+    assert "SUCCEEDED" in watched.ends["events"].out.splitlines()[-1]
 
 
 def test_a_job_has_its_files_in_a_home_with_an_awkward_name(stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("ink")
     job = stack.submit("--in", "in.txt", "--out", "out.txt", "--", "cp", "in.txt", "out.txt", cwd=tmp_path)
     assert job["state"] == "SUCCEEDED"
+
+
+class Watched:
+    """A job that runs for as long as the block, and commands that watch it, or one like it, to its end."""
+
+    def __init__(self, stack: Stack, gate: Path) -> None:
+        self._stack = stack
+        self._gate = gate
+        self.ends: dict[str, Ended] = {}
+
+    def __enter__(self) -> Self:
+        script = f"echo one; while [ ! -e {self._gate} ]; do sleep 0.2; done; echo two"
+        job = ("--no-snapshot", "--", "sh", "-c", script)
+        known = self._stack.cli("submit", "--json", *job).json["id"]
+        self._running = {
+            "wait": (self._stack.start("submit", "--wait", *job), "submitted"),
+            "follow": (self._stack.start("submit", "--follow", *job), "| one"),
+            "logs": (self._stack.start("logs", "-f", known), "one"),
+            "events": (self._stack.start("events", "-f", known), "RUNNING"),
+        }
+        self._said = {name: _until(command, word) for name, (command, word) in self._running.items()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.touch()
+        for name, (command, _word) in self._running.items():
+            with command:
+                assert command.stdout is not None
+                assert command.stderr is not None
+                out, err = self._said[name] + command.stdout.read(), command.stderr.read()
+            self.ends[name] = Ended(command.returncode, out, err)
+
+
+def _until(command: subprocess.Popen[str], word: str) -> str:
+    """What a command prints, up to the line with that word."""
+    assert command.stdout is not None
+    said = ""
+    while word not in said and (line := command.stdout.readline()):
+        said += line
+    return said
 
 
 def _are_back(stack: Stack, before: dict[str, dict[str, Any]]) -> bool:
