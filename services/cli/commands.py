@@ -44,7 +44,11 @@ def stop(
     force: Annotated[bool, typer.Option("--force", help="kill at once, without a grace")] = False,
     grace: Annotated[
         int | None,
-        typer.Option(help="from SIGTERM to SIGKILL: 30s, 5m; a bare number is seconds", parser=limits.stop_grace),
+        typer.Option(
+            help="from SIGTERM to SIGKILL: 30s, 5m; a bare number is seconds",
+            parser=limits.stop_grace,
+            metavar="TIME",
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="return when it has ended")] = False,
     as_json: AsJson = False,

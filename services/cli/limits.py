@@ -29,21 +29,27 @@ def time_limit(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
-def grace(text: str) -> int:
-    """The seconds of a grace. A bare number is refused: other tools take it for seconds, a time limit for minutes."""
-    if re.fullmatch("[0-9]{1,9}", text) and int(text):
-        raise typer.BadParameter(f"{text!r} has no unit: give {text}s or {text}m")
+def grace(text: str, *, least: int = 1) -> int:
+    """The seconds of a grace, and of what a warning is before a limit: a bare number is seconds."""
+    seconds = f"{text}s" if re.fullmatch("[0-9]{1,15}", text) else text
     try:
-        return parse_duration(text, most=LONGEST_GRACE_SECONDS, forms=GRAMMAR_WITH_UNITS)
+        forms = f"30 (seconds), {GRAMMAR_WITH_UNITS}"
+        return parse_duration(seconds, least=least, most=LONGEST_GRACE_SECONDS, forms=forms)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
 def stop_grace(text: str) -> int:
-    """The seconds of `stop --grace`, where a bare number is seconds and 0, in whatever form, none."""
-    seconds = f"{text}s" if re.fullmatch("[0-9]{1,15}", text) else text
+    """The seconds of `stop --grace`, where 0, in whatever form, is none."""
+    return grace(text, least=0)
+
+
+def snooze(text: str) -> int:
+    """The seconds of a snooze. A bare number is refused: it may be meant as minutes."""
+    if re.fullmatch("[0-9]{1,9}", text) and int(text):
+        raise typer.BadParameter(f"{text!r} has no unit: give {text}s or {text}m")
     try:
-        return parse_duration(seconds, least=0, most=LONGEST_GRACE_SECONDS, forms=f"30 (seconds), {GRAMMAR_WITH_UNITS}")
+        return parse_duration(text, most=LONGEST_GRACE_SECONDS, forms=GRAMMAR_WITH_UNITS)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

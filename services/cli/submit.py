@@ -65,7 +65,7 @@ def submit(
     warn: Annotated[
         limits.Warn | None,
         typer.Option(
-            help="a signal for the command before its time limit, such as USR1@5m",
+            help="a signal for the command before its time limit, such as USR1@5m; a bare number is seconds",
             parser=limits.warn,
             metavar="SIGNAL@TIME",
         ),
@@ -73,14 +73,19 @@ def submit(
     stop_grace: Annotated[
         int | None,
         typer.Option(
-            help="from SIGTERM to SIGKILL, at a stop and at the time limit, such as 30s", show_default="10s", **_GRACE
+            help="from SIGTERM to SIGKILL, at a stop and at the time limit: 30s, 5m; a bare number is seconds",
+            show_default="10s",
+            **_GRACE,
         ),
     ] = None,
     checkpoint_signal: Annotated[
         str, typer.Option(help="what a pause sends, so that it saves its state", parser=limits.signal, metavar="SIGNAL")
     ] = "TERM",
     checkpoint_grace: Annotated[
-        int | None, typer.Option(help="how long it may take for that, such as 2m", show_default="60s", **_GRACE)
+        int | None,
+        typer.Option(
+            help="how long it may take for that, such as 2m; a bare number is seconds", show_default="60s", **_GRACE
+        ),
     ] = None,
     retries: Annotated[
         int | None,

@@ -160,12 +160,12 @@ def resume(workstation: Id, wait: UntilUp = False, as_json: AsJson = False) -> N
 def snooze(
     workstation: Id,
     time: Annotated[
-        int | None, typer.Argument(help="from now on; 30m where none is given", parser=limits.grace, metavar="TIME")
+        str | None, typer.Argument(help="from now on, such as 45m or 2h; 30m where none is given", metavar="TIME")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put off that it is suspended for being idle."""
-    _ask(workstation, "snooze", {"seconds": time or _SNOOZE_SECONDS}, as_json=as_json)
+    _ask(workstation, "snooze", {"seconds": _SNOOZE_SECONDS if time is None else limits.snooze(time)}, as_json=as_json)
 
 
 @workstation.command("stop")

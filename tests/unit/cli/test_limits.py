@@ -1,5 +1,7 @@
 """Limits and graces of `submit`: refused with what is right, and said back as they were understood."""
 
+from collections.abc import Callable
+
 import pytest
 import typer
 
@@ -43,7 +45,9 @@ def test_retries_are_said_back() -> None:
     assert limits.said(spec, 3) == ["retried up to 3 times if it fails by itself"]
 
 
-@pytest.mark.parametrize(("text", "signal", "seconds"), [("USR1@5m", "USR1", 300), ("sigterm@1:30", "TERM", 90)])
+@pytest.mark.parametrize(
+    ("text", "signal", "seconds"), [("USR1@5m", "USR1", 300), ("sigterm@1:30", "TERM", 90), ("USR1@60", "USR1", 60)]
+)
 def test_a_warning_is_a_signal_and_a_time(text: str, signal: str, seconds: int) -> None:
     assert limits.warn(text) == (signal, seconds)
 
@@ -53,7 +57,6 @@ def test_a_warning_is_a_signal_and_a_time(text: str, signal: str, seconds: int) 
     [
         ("USR1", "'USR1' says not when: give SIGNAL@TIME, such as USR1@5m"),
         ("KILL@5m", "'KILL' is no signal for this: give one of TERM, INT, HUP, USR1, USR2"),
-        ("USR1@60", "'60' has no unit: give 60s or 60m"),
         ("USR1@2d", "'2d' is 2 d: the most is 1 d"),
     ],
 )
@@ -72,11 +75,16 @@ def test_a_warning_that_would_never_come_is_refused() -> None:
             limits.warning(warn, limit)
 
 
-def test_a_grace_needs_a_unit_but_for_that_of_stop() -> None:
-    assert limits.grace("30s") == 30
-    with pytest.raises(typer.BadParameter, match="'30' has no unit: give 30s or 30m"):
-        limits.grace("30")
-    assert [limits.stop_grace(text) for text in ("30", "2m", "1:30", "86400")] == [30, 120, 90, 86_400]
+@pytest.mark.parametrize("read", [limits.grace, limits.stop_grace])
+def test_a_bare_number_of_a_grace_is_seconds(read: Callable[[str], int]) -> None:
+    assert [read(text) for text in ("30", "2m", "1:30", "86400")] == [30, 120, 90, 86_400]
+
+
+def test_a_snooze_needs_a_unit() -> None:
+    assert limits.snooze("30m") == 1800
+    for text, said in (("30", "'30' has no unit: give 30s or 30m"), ("x", "'x' is no duration: give it as 45s, ")):
+        with pytest.raises(typer.BadParameter, match=said):
+            limits.snooze(text)
 
 
 @pytest.mark.parametrize("text", ["0", "00", "0s", "0m", "0:00"])
@@ -100,9 +108,3 @@ def test_a_grace_of_a_stop_that_is_not_right_is_refused_in_its_own_forms(text: s
         limits.stop_grace(text)
     assert str(refused.value).startswith(said)
     assert "minutes" not in str(refused.value)
-
-
-def test_what_a_grace_cannot_be_is_refused_without_the_bare_number_that_it_does_not_take() -> None:
-    with pytest.raises(typer.BadParameter) as refused:
-        limits.grace("x")
-    assert str(refused.value).startswith("'x' is no duration: give it as 45s, 30m, ")
