@@ -18,7 +18,7 @@ from tests.slurm import jobs
 
 CLUSTER: Final = "hpc"
 """The test cluster's name in a stack."""
-STUCK_SECONDS: Final = 4
+STUCK_SECONDS: Final = 2
 _CORETYPES: Final = """
 [hpc.coretypes.cpu]
 partition = "debug"

@@ -121,6 +121,7 @@ def test_a_requeued_job_runs_again_as_a_new_segment_of_the_same_attempt(hpc: Slu
     assert is_metered(hpc, ended)
 
 
+@pytest.mark.long
 def test_a_preempted_job_runs_again(hpc: SlurmStack, tmp_path: Path) -> None:
     """As a new segment where Slurm queues it again; as the next attempt where it cancels it."""
     gate = tmp_path / "gate"

@@ -72,10 +72,9 @@ def test_a_job_ends_while_accounting_is_away(hpc: SlurmStack, gate: Path) -> Non
     gate.touch()
     ended = hpc.client.wait(job)
     assert (ended.state, ended.exit.code) == ("SUCCEEDED", 0)
-    hpc.cluster.start_daemon("slurmdbd")
-    assert float(ended.gpu_seconds) == accounted_gpu_seconds(hpc.cluster, ended.backend.ref or "")
 
 
+@pytest.mark.long
 def test_a_job_that_was_forgotten_before_anybody_looked_is_known_from_accounting(hpc: SlurmStack, gate: Path) -> None:
     job = job_at(gate, hpc)
     _forgotten_unseen(hpc, job, gate)
@@ -114,19 +113,27 @@ def test_a_job_reaches_its_time_limit(hpc: SlurmStack) -> None:
     assert float(job.gpu_seconds) == accounted_gpu_seconds(hpc.cluster, job.backend.ref or "")
 
 
-def test_a_job_on_a_node_that_goes_down_runs_again(hpc: SlurmStack, beside: SlurmStack, gate: Path) -> None:
-    """Slurm starts it again where it may; else the attempt is over, and the next one runs."""
-    again, anew = job_at(gate, hpc), job_at(gate, beside)
+def test_a_job_on_a_node_that_goes_down_runs_again_where_slurm_may_start_it(hpc: SlurmStack, gate: Path) -> None:
+    job = job_at(gate, hpc)
     hpc.cluster.take_node_down()
-    hpc.until(again, lambda one: one.state == "PENDING", "Slurm to queue it again")
-    beside.until(anew, lambda one: one.attempt == 2, "its next attempt")
-    hpc.cluster.start_daemon("slurmd")
-    hpc.cluster.wait_for_node()
+    hpc.until(job, lambda one: one.state == "PENDING", "Slurm to queue it again")
     gate.touch()
-    ended = hpc.client.wait(again)
+    hpc.cluster.start_daemon("slurmd")
+    ended = hpc.client.wait(job)
     assert (ended.state, len(ended.attempts)) == ("SUCCEEDED", 1)
     assert [segment.key.restart for segment in ended.attempts[0].segments] == [0, 1]
-    ended = beside.client.wait(anew)
+
+
+@pytest.mark.long
+def test_a_job_that_slurm_may_not_start_again_is_lost_with_its_node_and_has_a_next_attempt(
+    beside: SlurmStack, gate: Path
+) -> None:
+    job = job_at(gate, beside)
+    beside.cluster.take_node_down()
+    beside.until(job, lambda one: one.attempt == 2, "its next attempt")
+    gate.touch()
+    beside.cluster.start_daemon("slurmd")
+    ended = beside.client.wait(job)
     assert (ended.state, ended.attempts[0].end_reason) == ("SUCCEEDED", "node_lost")
 
 
@@ -140,6 +147,7 @@ def test_a_job_that_only_its_runner_knows_is_told_with_a_warning(beside: SlurmSt
     assert "runner's own record" in " ".join((ended.message or "", *ended.warnings))
 
 
+@pytest.mark.long
 def test_two_stacks_share_a_cluster(hpc: SlurmStack, beside: SlurmStack, gate: Path) -> None:
     ours, theirs = job_at(gate, hpc), job_at(gate, beside)
     ended = hpc.run("true"), beside.run("true")
