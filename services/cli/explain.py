@@ -8,9 +8,13 @@ import typer
 
 from services.cli.escapes import marked
 from services.cli.evidence import Told, clock, seen_lines
-from services.cli.given import checked
+from services.cli.given import checked, is_pipeline
+from services.cli.jobs import JobOrPipeline
 from services.cli.output import ago, duration, out, print_json, state_text
+from services.cli.pipelines import word_text
 from services.cli.session import connect
+from shared.client.views import PipelineView, StepView
+from shared.lifecycle.states import State
 
 _LABEL_CELLS: Final = 6
 _MOST_SEEN: Final = 16
@@ -24,17 +28,34 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    job: Annotated[str, typer.Argument(help="the job's id")],
+    job: JobOrPipeline,
     as_json: Annotated[bool, typer.Option("--json", help="print the API's own object")] = False,
 ) -> None:
+    head = []
     with connect() as client:
+        if is_pipeline(job):
+            pipeline = client.pipeline(job)
+            step = step_of(pipeline)
+            job = step.job
+            place = f"step {step.index + 1} of {len(pipeline.steps)} of"
+            head = [f"{place} [bold]{marked(pipeline.name)}[/]  {pipeline.id}  {word_text(pipeline.word)}"]
         told = client.call("GET", f"/v1/jobs/{checked(job)}/explain")
     if as_json:
         return print_json(told)
     now = datetime.now(UTC)
+    for line in head:
+        out.print(line, soft_wrap=not out.is_terminal)
     for line in lines_of(told, now):
         out.print(line, soft_wrap=not out.is_terminal)
     return None
+
+
+def step_of(pipeline: PipelineView) -> StepView:
+    """The step that says why a pipeline is where it is: the first that has not succeeded, else the last."""
+    kept = [step for step in pipeline.steps if step.deleted_at is None]
+    if not kept:
+        raise typer.BadParameter(f"every step of {pipeline.id} was deleted: `tidegate show {pipeline.id}` has the rest")
+    return next((step for step in kept if step.state is not State.SUCCEEDED), kept[-1])
 
 
 def lines_of(told: dict[str, Any], now: datetime) -> list[str]:

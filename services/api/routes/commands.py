@@ -96,8 +96,9 @@ async def _decide(api: Api, caller: Caller, job: str, command: AnyCommand) -> Re
     return as_json((await views(api, caller, [await decided(api, caller, job, command)]))[0])
 
 
-async def decided(api: Api, caller: Caller, job: str, command: AnyCommand) -> Found:
-    """The job after the command. What is so already is no error; what is refused is, with the sentence why."""
+async def decided(api: Api, caller: Caller, job: str, command: AnyCommand, *, called: str | None = None) -> Found:
+    """The job after the command. What is so already is no error; what is refused is, with the sentence why. `called`:
+    the name that it was asked by, where that is another."""
     change, outcome = None, Outcome("refused")
     async with api.store.transaction() as tx:
         record = await tx.lock_one(caller.tenant, checked_id(job))
@@ -109,6 +110,6 @@ async def decided(api: Api, caller: Caller, job: str, command: AnyCommand) -> Fo
     if record is None:
         raise await api.no_job(caller, job)
     if outcome.what == "refused":
-        raise Problem("conflict", f"{command.kind} is not possible: {outcome.why}", state=record.state)
+        raise Problem("conflict", f"{called or command.kind} is not possible: {outcome.why}", state=record.state)
     found = await api.job(caller, job)
     return found if change is None else Found(change.record, found.spec, found.around)

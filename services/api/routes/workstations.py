@@ -141,7 +141,9 @@ async def shown(api: Api, caller: Caller, found: Found) -> dict[str, Any]:
 
 async def _decide(api: Api, caller: Caller, workstation: str, command: AnyCommand) -> Response:
     await found_one(api, caller, workstation)
-    return as_json(await shown(api, caller, await decided(api, caller, checked_id(workstation), command)))
+    called = "suspend" if isinstance(command, Pause) else None
+    found = await decided(api, caller, checked_id(workstation), command, called=called)
+    return as_json(await shown(api, caller, found))
 
 
 def _submitted(api: Api, body: WorkstationRequest) -> tuple[SubmitRequest, bool]:

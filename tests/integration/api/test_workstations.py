@@ -183,6 +183,14 @@ async def test_nothing_suspends_one_that_has_no_idle_limit(api: RunningApi, rin:
     assert "nothing suspends this workstation" in response.json()["detail"]
 
 
+async def test_a_suspension_that_is_refused_is_called_one(api: RunningApi, rin: httpx.AsyncClient) -> None:
+    workstation = await a_workstation(rin)
+    await rin.post(f"/v1/workstations/{workstation}/stop", json={})
+    refused = await rin.post(f"/v1/workstations/{workstation}/suspend", json={})
+    assert refused.status_code == 409
+    assert refused.json()["detail"].startswith("suspend is not possible: ")
+
+
 async def test_only_an_admin_resumes_what_an_admin_suspended(
     api: RunningApi, rin: httpx.AsyncClient, ada: httpx.AsyncClient
 ) -> None:

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+import typer
 from rich.text import Text
 
-from services.cli.explain import lines_of
-from tests.unit.cli.given import JOB, at
+from services.cli.explain import lines_of, step_of
+from shared.client.views import PipelineView
+from tests.unit.cli.given import JOB, OTHER, PIPELINE, at
 
 
 def told(**fields: Any) -> dict[str, Any]:
@@ -65,3 +68,32 @@ def test_stays_one_screen_and_says_where_the_rest_is() -> None:
     shown = lines(evidence=[seen(number, "x") for number in range(1, 100)])
     assert len(shown) < 45
     assert f"  seen; 83 before it are in: tidegate show {JOB}" in shown
+
+
+def a_pipeline(*steps: dict[str, Any]) -> PipelineView:
+    known = {"name": "x", "desired_state": "run"}
+    return PipelineView.model_validate(
+        {
+            "id": PIPELINE,
+            "tenant": "acme",
+            "project": "vision",
+            "user": "rin",
+            "name": "train",
+            "word": "running",
+            "steps": [known | {"index": index} | step for index, step in enumerate(steps)],
+            "submitted_at": at(0).isoformat(),
+        }
+    )
+
+
+@pytest.mark.parametrize("second", ["QUEUED", "FAILED", "SUCCEEDED"])
+def test_a_pipeline_is_explained_by_its_first_step_that_has_not_succeeded(second: str) -> None:
+    pipeline = a_pipeline({"job": JOB, "state": "SUCCEEDED"}, {"job": OTHER, "state": second})
+    assert step_of(pipeline).job == OTHER
+    assert step_of(a_pipeline({"job": JOB, "state": "RUNNING"}, {"job": OTHER, "state": second})).job == JOB
+
+
+def test_a_pipeline_whose_steps_are_deleted_is_not_explained() -> None:
+    gone = a_pipeline({"job": JOB, "state": "FAILED", "deleted_at": at(9).isoformat()})
+    with pytest.raises(typer.BadParameter, match=f"every step of {PIPELINE} was deleted"):
+        step_of(gone)
