@@ -167,6 +167,19 @@ def a_pipeline(word: str, *states: str) -> dict[str, Any]:
     return named | {"id": PIPELINE, "word": word, "steps": steps}
 
 
+def test_a_pipeline_is_explained_by_the_step_that_it_is_at(run: Any) -> None:
+    explained = {"job": OTHER, "state": "QUEUED", "why": "held by rin", "cost": {"gpu_seconds": "0.000"}}
+
+    def answers(method: str, path: str, body: Any) -> Answer:
+        return 200, explained if path.endswith(f"/{OTHER}/explain") else a_pipeline("queued", "SUCCEEDED", "QUEUED")
+
+    with run(answers) as (tidegate, _):
+        code, out, _ = tidegate("explain", PIPELINE)
+        assert (code, out.splitlines()[0]) == (0, f"step 2 of 2 of train  {PIPELINE}  queued")
+        assert "  why    held by rin" in out.splitlines()
+        assert json.loads(tidegate("explain", PIPELINE, "--json")[1]) == explained
+
+
 def test_a_list_says_who_paused_a_pipeline(run: Any) -> None:
     paused = a_pipeline("paused", "SUCCEEDED", "PAUSED")
     paused["steps"][1]["message"] = "paused: by rin"
