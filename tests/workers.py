@@ -34,5 +34,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: half of the time a test waits for a process to start or for a time to pass."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores: most of the time a test waits for a process to start or for a time to pass."""
+    return (os.cpu_count() or 1) + 2

@@ -19,6 +19,11 @@ _WANTED = {"dash": ["dash"], "bash": ["bash", "--posix"]}
 SHELLS = {name: line for name, line in _WANTED.items() if shutil.which(name)} or {"sh": ["sh"]}
 
 
+def _hear_all_signals() -> None:
+    """As slurmd does: who runs the tests may have told them to ignore a hangup, and a shell cannot undo that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @dataclass
 class Attempt:
     """One attempt's directory, and the processes of this test in it."""
@@ -92,6 +97,7 @@ class Attempt:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=_hear_all_signals,
         )
         self.started.append(process)
         return process
