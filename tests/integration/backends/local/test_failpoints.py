@@ -50,6 +50,11 @@ async def until_runs(backend: Backend, request: LaunchRequest) -> None:
     await eventually(lambda: runs(backend, request), "it runs")
 
 
+async def until_dead(backend: Backend, request: LaunchRequest) -> None:
+    """Wait until its supervisor holds nothing: an order is obeyed a moment earlier, and until then it may yet run."""
+    await eventually(lambda: not locks.is_held(str(backend.record(request.submission, layout.SPEC))), "it is dead")
+
+
 async def until_over(backend: Backend, request: LaunchRequest) -> None:
     """Wait until nothing of it is left."""
 
@@ -111,6 +116,7 @@ async def test_a_supervisor_killed_anywhere_never_lets_the_command_run_twice(
             await until_runs(backend, request)
             await backend.client.stop(submission, 0)
         await places.until_obeyed(f"supervisor.{point}")
+        await until_dead(backend, request)
         answer = await ask_until(backend, request, LaunchKind.ACCEPTED, LaunchKind.ALREADY)
         assert (answer is LaunchKind.ACCEPTED) == (point == "claim.before"), f"{point}: only what never ran is run"
         await until_over(backend, request)
@@ -147,7 +153,7 @@ async def test_what_died_before_its_claim_and_is_counted_still_was_not_launched_
     await eventually(lambda: (processes.stat_fields(host.pid) or [""])[0] == "S", "the host waits")
     host.send_signal(signal.SIGSTOP)
     os.kill(supervisor, signal.SIGKILL)
-    await eventually(lambda: not locks.is_held(str(backend.record(request.submission, layout.SPEC))), "it is dead")
+    await until_dead(backend, request)
     writer.write(json.dumps({"op": "launch", "launches": [request.fields()]}).encode() + b"\n")
     await writer.drain()
     host.send_signal(signal.SIGCONT)
