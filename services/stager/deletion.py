@@ -31,7 +31,10 @@ WITH due AS (
 UPDATE deletions SET due_at = now() + make_interval(secs => $2) FROM due WHERE deletions.job = due.job
 RETURNING deletions.job, tenant, cleared_at IS NOT NULL AS cleared
 """
-_LATER: Final = "UPDATE deletions SET due_at = now() + make_interval(secs => $2) WHERE job = $1"
+# Who took too long says nothing of a job that another has cleared meanwhile: its restore window has begun.
+_LATER: Final = """
+UPDATE deletions SET due_at = now() + make_interval(secs => $3) WHERE job = $1 AND (cleared_at IS NOT NULL) = $2
+"""
 _CLEARED: Final = """
 UPDATE deletions SET cleared_at = now(), due_at = greatest(now(), deleted_at + make_interval(secs => $2)) WHERE job = $1
 """
@@ -61,9 +64,9 @@ class Deletions:
         """Some that are due, which nobody else takes for a while."""
         return [Deleted(**dict(row)) for row in await self._database.fetch(_TAKE, _JOBS_AT_ONCE, _LEASE_SECONDS)]
 
-    async def later(self, job: str, seconds: float) -> None:
-        """Due again after that."""
-        await self._database.execute(_LATER, job, seconds)
+    async def later(self, deleted: Deleted, seconds: float) -> None:
+        """Due again after that, unless another has cleared it since it was taken."""
+        await self._database.execute(_LATER, deleted.job, deleted.cleared, seconds)
 
     async def cleared(self, job: str, window_seconds: float) -> None:
         """Its files are gone; it is due again when it has been deleted for so long."""
@@ -104,7 +107,7 @@ class Deletion:
             busy = await asyncio.to_thread(self._busy, [deleted.job for deleted in taken])
             for deleted in taken:
                 if deleted.job in busy:
-                    await self._rows.later(deleted.job, _BUSY_SECONDS)
+                    await self._rows.later(deleted, _BUSY_SECONDS)
                 else:
                     await self._piece(deleted)
 
@@ -113,10 +116,10 @@ class Deletion:
             everything = await asyncio.to_thread(partial(self._remove, deleted))
         except (StoreError, OSError) as error:
             self._log.warning("what a deleted job left stays for now", job=deleted.job, error=str(error))
-            await self._rows.later(deleted.job, _TROUBLE_SECONDS)
+            await self._rows.later(deleted, _TROUBLE_SECONDS)
             return
         if not everything:
-            await self._rows.later(deleted.job, 0)
+            await self._rows.later(deleted, 0)
         elif deleted.cleared:
             await self._rows.forget(deleted.job)
         else:

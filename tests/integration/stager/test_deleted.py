@@ -165,6 +165,20 @@ async def test_what_one_replica_has_taken_no_other_takes_before_its_time_is_over
         assert [deleted.job for deleted in await Deletions(service.db).take()] == ["j1"], "it is due, so the other died"
 
 
+async def test_who_was_too_slow_does_not_end_the_restore_window_of_what_another_has_cleared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "_LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(deletion.Deletion, "once", lambda sweep: asyncio.sleep(0))
+    async with world.stager() as service, database(world) as connection:
+        await connection.execute("INSERT INTO stager.deletions (job, tenant) VALUES ('j1', 'acme')")
+        rows = Deletions(service.db)
+        (slow,), (fast,) = await rows.take(), await rows.take()
+        await rows.cleared(fast.job, 86_400)
+        await rows.later(slow, 0)
+        assert await rows.take() == []
+
+
 async def test_late_news_of_a_deleted_job_begin_nothing(world: World) -> None:
     async with world.stager():
         job = await ended(world)
