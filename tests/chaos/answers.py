@@ -102,7 +102,7 @@ class _Judge:
             yield f"it shows {one.view['state']} in version {one.view['seq']}, and the log {shown[:1]}"
 
     def _right_of_job(self, one: Try) -> bool:
-        why = one.detail.removeprefix(f"{one.verb} is not possible: ")
+        why = one.detail.partition(" is not possible: ")[2] or one.detail
         versions = self._told[one.target]
         met = versions.met(one.sent, one.answered)
         if any(_outcome(record, _command(one)) == ("refused", why) for record in met):
@@ -118,7 +118,7 @@ class _Judge:
         return self._names_a_deleted_step(why, steps, one.answered)
 
     def _right_of_pipeline(self, one: Try) -> bool:
-        why = one.detail.removeprefix(f"{one.verb} is not possible: ")
+        why = one.detail.partition(" is not possible: ")[2] or one.detail
         steps = self._pipelines[one.target]
         if self._names_a_deleted_step(why, steps, one.answered):
             return True

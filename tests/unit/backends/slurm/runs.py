@@ -20,8 +20,9 @@ SHELLS = {name: line for name, line in _WANTED.items() if shutil.which(name)} or
 
 
 def _hear_all_signals() -> None:
-    """As slurmd does: who runs the tests may have told them to ignore a hangup, and a shell cannot undo that."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """As slurmd does: who runs the tests may have told them to ignore some, and a shell cannot undo that."""
+    for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 @dataclass
