@@ -14,14 +14,11 @@ from services.launcher.settings import LauncherSettings
 from services.launcher.slurm.backend import SlurmBackend
 from services.launcher.store import Store
 from services.launcher.sweep import Sweep
-from shared.backends.clusters import WrongClusters
-from shared.backends.clusters import read as read_clusters
 from shared.backends.local.client import LocalClient
-from shared.backends.slurm.configured import client_of
+from shared.backends.slurm.configured import client_of, clusters_of
 from shared.contracts.queries import NewestAnswer, NewestAsked, SpecsAnswer, SpecsAsked
 from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
-from shared.runtime.errors import SettingsError
 from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
 from shared.runtime.specs import Specs
@@ -142,11 +139,7 @@ def create(settings: LauncherSettings, *, clock: Clock | None = None) -> Service
 def _backends(service: Service, settings: LauncherSettings, client: LocalClient) -> Iterator[tuple[Backend, _Pace]]:
     """This machine and every cluster of the file."""
     yield LocalBackend(client, settings.deployment), _Pace(settings.launch_lease_seconds, BATCH, _SWEEP_SECONDS)
-    try:
-        clusters = read_clusters(settings.clusters)
-    except WrongClusters as error:
-        raise SettingsError(f"TIDEGATE_CLUSTERS: {error}") from error
-    for name, cluster in clusters.items():
+    for name, cluster in clusters_of(settings.clusters).items():
         backend = SlurmBackend(
             name,
             cluster,

@@ -1,11 +1,12 @@
 """The watcher put together: settings, store, eyes, handlers, loops."""
 
 import asyncio
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from services.watcher.absence import LONGEST_GAP
 from services.watcher.capacity import CapacityReports
+from services.watcher.eyes import Eyes, S
 from services.watcher.handlers import JobEvents
 from services.watcher.idling import Idling
 from services.watcher.local import LocalEyes
@@ -20,15 +21,14 @@ from services.watcher.slurm.room import SECONDS as ROOM_SECONDS
 from services.watcher.slurm.room import RoomReports
 from services.watcher.store import Store
 from services.watcher.words import Words
-from shared.backends.clusters import LOCAL, SlurmCluster, WrongClusters
-from shared.backends.clusters import read as read_clusters
+from shared.backends.clusters import LOCAL
 from shared.backends.local.capacity import Capacity as LocalCapacity
 from shared.backends.local.capacity import capacity as local_capacity
 from shared.backends.local.client import LocalClient
 from shared.backends.local.endpoint import open_endpoint
 from shared.backends.local.observer import Observer
 from shared.backends.local.sightings import Observation
-from shared.backends.slurm.configured import client_of
+from shared.backends.slurm.configured import client_of, clusters_of
 from shared.contracts.queries import (
     Capacity,
     EndpointAnswer,
@@ -40,7 +40,6 @@ from shared.contracts.queries import (
 from shared.contracts.subjects import cluster_subject
 from shared.runtime.audit import Audit
 from shared.runtime.clock import Clock
-from shared.runtime.errors import SettingsError
 from shared.runtime.leases import Lease
 from shared.runtime.lost_time import without_lost_time
 from shared.runtime.service import Service
@@ -91,7 +90,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
     pace = Pace()
     lease = service.lease("observe")
     words = Words(service.log, service.metrics)
-    clusters = _clusters(settings)
+    clusters = clusters_of(settings.clusters)
     restoring = Restoring(
         store,
         backend,
@@ -101,17 +100,22 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         standing=lambda: service.standing,
         in_step=service.mark_in_step,
     )
-    observing = Observing(
-        store,
-        LocalEyes(Observer(backend.root).observe, backend, words),
-        restoring,
-        service.clock,
-        service.log,
-        service.metrics,
-        lease=lease,
-        epoch=lambda: service.standing.epoch,
-        lost_after=timedelta(seconds=settings.lost_after_seconds),
-    )
+
+    def observing_with(eyes: Eyes[S], longest_gap: timedelta = LONGEST_GAP) -> Observing[S]:
+        return Observing(
+            store,
+            eyes,
+            restoring,
+            service.clock,
+            service.log,
+            service.metrics,
+            lease=lease,
+            epoch=lambda: service.standing.epoch,
+            lost_after=timedelta(seconds=settings.lost_after_seconds),
+            longest_gap=longest_gap,
+        )
+
+    observing = observing_with(LocalEyes(Observer(backend.root).observe, backend, words))
     idling = Idling(
         store,
         backend.root,
@@ -169,18 +173,7 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
             deployment=settings.deployment,
             restored_since=lambda: service.standing.backup_at if service.standing.restoring else None,
         )
-        observing_it = Observing(
-            store,
-            eyes,
-            restoring,
-            service.clock,
-            service.log,
-            service.metrics,
-            lease=lease,
-            epoch=lambda: service.standing.epoch,
-            lost_after=timedelta(seconds=settings.lost_after_seconds),
-            longest_gap=timedelta(seconds=_SLOWEST_LOOK_SECONDS + cluster.tick_seconds),
-        )
+        observing_it = observing_with(eyes, timedelta(seconds=_SLOWEST_LOOK_SECONDS + cluster.tick_seconds))
         rooms = RoomReports(name, cluster, client, publish, service.clock, service.log)
         _declare_loops(service, observing_it, rooms, lease, cluster.tick_seconds)
 
@@ -213,13 +206,6 @@ def create(settings: WatcherSettings, *, clock: Clock | None = None) -> Service:
         return answer.model_dump_json().encode()
 
     return service
-
-
-def _clusters(settings: WatcherSettings) -> Mapping[str, SlurmCluster]:
-    try:
-        return read_clusters(settings.clusters)
-    except WrongClusters as error:
-        raise SettingsError(f"TIDEGATE_CLUSTERS: {error}") from error
 
 
 def _declare_loops(

@@ -85,8 +85,7 @@ class FactBase(Frozen):
 
 
 class Admitted(FactBase):
-    """The gatekeeper booked a reservation `(job, attempt, admission)` and lets the job through, to this cluster. None:
-    an older gatekeeper, which knows one cluster only."""
+    """The gatekeeper booked a reservation `(job, attempt, admission)` and lets the job through to `cluster`."""
 
     kind: Literal["admitted"] = "admitted"
     admission: int

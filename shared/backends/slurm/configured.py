@@ -1,7 +1,19 @@
-"""A client for a cluster as the deployment's file of clusters describes it."""
+"""The clusters of the file that a service's setting names, and a client for each."""
 
-from shared.backends.clusters import SlurmCluster
+from collections.abc import Mapping
+from pathlib import Path
+
+from shared.backends.clusters import SlurmCluster, WrongClusters, read
 from shared.backends.slurm.client import SlurmClient, least_environment
+from shared.runtime.errors import SettingsError
+
+
+def clusters_of(path: Path | None) -> Mapping[str, SlurmCluster]:
+    """By name; none where no file is named. What is wrong in it stops the service's start."""
+    try:
+        return read(path)
+    except WrongClusters as error:
+        raise SettingsError(f"TIDEGATE_CLUSTERS: {error}") from error
 
 
 def client_of(cluster: SlurmCluster) -> SlurmClient:
