@@ -114,7 +114,8 @@ def test_paused_twice_it_ends_with_the_same_model_and_pays_for_exactly_its_segme
             assert (view["state"], view["end_reason"], view["attempt"]) == ("PAUSED", "paused_by_user", attempt)
             assert re.fullmatch(r"paused: by \S+ at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC \(lunch\)", view["message"])
             assert [view[name] for name in ("holds_gpus", "occupies_slot", "counts_gpu_time")] == [False] * 3
-            assert view["gpu_seconds"] == _seconds(stack, job)
+            paid = view["gpu_seconds"]  # a record that is being released at this moment is in neither place
+            eventually(lambda: _seconds(stack, job) == paid, "the records to say the same")  # noqa: B023 # at once
             kept = client.outputs(job)
             assert {file.path for file in kept.files} >= {"state/checkpoint.json", f"state/span-{attempt}.json"}
             assert client.command(job, "resume").state == "QUEUED"
@@ -126,7 +127,7 @@ def test_paused_twice_it_ends_with_the_same_model_and_pays_for_exactly_its_segme
             alone.warnings,
             ["submit", "resume", "resume"],
         )
-        assert ended.gpu_seconds == _seconds(stack, job)
+        eventually(lambda: _seconds(stack, job) == ended.gpu_seconds, "the records to say the same")
         model = _output(client, unbroken, "state/model.json", tmp_path / "unbroken")
     assert stack.cli("outputs", "get", job, "--to", str(tmp_path / "got")).code == 0
     got = {path.name: path.read_bytes() for path in (tmp_path / "got/state").iterdir()}
